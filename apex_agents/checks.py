@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.acting.policy import restart_batch
 from apex_agents.builder import ApexBuilder, Builder
 from apex_agents.config import RunConfig
 from apex_agents.environments import (
@@ -27,6 +26,7 @@ from apex_agents.environments import (
     find_spec_difference,
     knows_evaluations,
     record_spec,
+    restart_batch,
 )
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW

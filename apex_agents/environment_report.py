@@ -166,6 +166,10 @@ class _Play:
             self._look(timestep)
             actions = draw_actions(environment.spec, timestep.observation, self._random)
             timestep = environment.step(actions)
+            begun = environment.begin_episodes()
+            if begun is not None:
+                self._look(timestep)
+                timestep = begun
             for episode in environment.finished_episodes():
                 self._lengths.append(episode.length)
                 self._returns.append(episode.episode_return)

@@ -39,7 +39,7 @@ from serving import replay_server
 from table_sizes import SPEC, Costs, make_builder
 from traffic import UNLIMITED, Traffic, watch, workers
 
-from apex_agents.environments import Episode
+from apex_agents.environments import Episode, VectorEnvironment
 
 ACTORS = (1, 2, 4, 6, 8)
 ENVS_PER_ACTOR = 45  # Eight actors have the paper's 360 environments.
@@ -100,8 +100,8 @@ def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic
         return {int(name) * ENVS_PER_ACTOR: rounds for name, rounds in measured.items()}
 
 
-class WaitingEnvironments:
-    """A vector of environments that only wait; see `environments.VectorEnvironment`.
+class WaitingEnvironments(VectorEnvironment):
+    """A vector of environments that only wait.
 
     A step ends a fixed time after the previous one: what the actor does in between is part of that
     time, unless it takes longer.

@@ -12,13 +12,12 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents import builder as builder_module
-from apex_agents.acting.policy import restart_batch
 from apex_agents.builder import ApexBuilder
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, restart_batch
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gymnasium import spaces
 from tiny_runs import make_run
 
-from apex_agents.acting.policy import EpsilonGreedy, restart_batch
+from apex_agents.acting.policy import EpsilonGreedy
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.networks import make_network as make_actor_critic
@@ -21,7 +21,12 @@ from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, MaskedObservationSpec
+from apex_agents.environments import (
+    EnvironmentConfig,
+    EnvironmentSpec,
+    MaskedObservationSpec,
+    restart_batch,
+)
 from apex_agents.environments.actions import DiscreteActions
 from apex_agents.environments.conversion import convert_observations
 from apex_agents.export import (

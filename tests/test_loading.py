@@ -13,12 +13,12 @@ from gymnasium import spaces
 from tiny_runs import Mirror, make_run, registered_mirror
 
 import apex_agents
-from apex_agents.acting.policy import GreedyPolicy, restart_batch
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig, restart_batch
 from apex_agents.loading import TrainedPolicy, load
 
 MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)

@@ -1,6 +1,7 @@
 """The actor (Horgan et al. 2018, algorithm 1), its loop, and how it gets parameters."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -9,7 +10,7 @@ from acme.tf import variable_utils
 
 from apex_agents.acting.adder import PrioritizedAdder
 from apex_agents.acting.policy import Policy, PolicyOutput
-from apex_agents.environments import Episode, VectorEnvironment
+from apex_agents.environments import Episode, VectorEnvironment, make_batch
 from apex_agents.replay.messages import ParameterSource
 
 
@@ -62,6 +63,9 @@ def run_in_lock_step(
         action = actor.select_action(timestep.observation)
         timestep = environment.step(action)
         actor.observe(action, timestep)
+        if (begun := environment.begin_episodes()) is not None:
+            timestep = begun
+            actor.observe_first(timestep)
         actor.update(wait)
         yield environment.finished_episodes()
 
@@ -72,7 +76,8 @@ class ApexActor(core.Actor):
     There is one policy for all environments, and an adder for each.
 
     Time steps are either batched, every field `[E, ...]` (`run_in_lock_step`), or those of a single
-    dm_env environment (`acme.EnvironmentLoop`); the first one observed decides.
+    dm_env environment (`acme.EnvironmentLoop`); the first one observed decides. Where environments
+    begin the next episodes at once, `observe_first` gets the batch in which some rows are FIRST.
 
     Adders keep the arrays that they are given. A `VectorEnvironment` returns new ones at each call,
     so that batched time steps are not copied. A single environment may reuse its arrays: they are
@@ -91,7 +96,7 @@ class ApexActor(core.Actor):
         self._variable_client = variable_client
         self._is_batched = True
         self._timestep: dm_env.TimeStep  # The newest one, batched.
-        self._output: PolicyOutput  # The policy's output for it.
+        self._output: Any = None  # The `PolicyOutput` for it, or for the one before.
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
         """Return the actions for the time step observed last, to which the observation belongs.
@@ -104,16 +109,16 @@ class ApexActor(core.Actor):
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         self._is_batched = np.ndim(timestep.step_type) > 0
-        self._timestep = self._make_batch(timestep)
+        if self._is_batched and self._output is not None:
+            self._record_ends(self._timestep, self._output)
+        self._timestep = make_batch(timestep)
 
     def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
         """Record the last time step with the action that was taken at it."""
         action = np.asarray(action) if self._is_batched else np.array(action)[None]
         self._record(self._output._replace(action=action))
-        self._timestep = self._make_batch(next_timestep)
-        # Acme's loop asks for no action at the end of an episode, yet the value of a truncated
-        # episode's last observation is needed.
-        if not self._is_batched and next_timestep.last():
+        self._timestep = make_batch(next_timestep)
+        if not self._is_batched and next_timestep.last():  # Acme's loop asks for no action there.
             self._record(self._policy(self._timestep))
 
     def update(self, wait: bool = False) -> None:
@@ -125,17 +130,17 @@ class ApexActor(core.Actor):
         for adder in self._adders:
             adder.close()
 
-    def _record(self, output: PolicyOutput) -> None:
-        for i, adder in enumerate(self._adders):
+    def _record_ends(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+        """Record the LAST rows of a batch, at which no action is chosen."""
+        is_last = timestep.step_type == dm_env.StepType.LAST
+        if not self._adders or not is_last.any():
+            return
+        value = np.zeros(len(is_last), np.float32)
+        if timestep.discount[is_last].any():  # Else all of them terminated.
+            value = self._policy.value(timestep)
+        self._record(output._replace(q_taken=value, value=value), np.flatnonzero(is_last))
+
+    def _record(self, output: PolicyOutput, rows: Iterable[int] | None = None) -> None:
+        for i in range(len(self._adders)) if rows is None else rows:
             timestep = dm_env.TimeStep(*[field[i] for field in self._timestep])
-            adder.add(timestep, output.select(i))
-
-    def _make_batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        return timestep if self._is_batched else make_batch(timestep)
-
-
-def make_batch(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-    """Return the time step of a single environment as a batch, whose arrays do not change later."""
-    if timestep.first():
-        timestep = timestep._replace(reward=0.0, discount=1.0)
-    return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])
+            self._adders[i].add(timestep, output.select(i))

@@ -62,6 +62,13 @@ class Policy(Protocol):
         """
         ...
 
+    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
+        """Return `PolicyOutput.value` for the next time step, `[E]`, and remember nothing of it.
+
+        Environments that begin the next episodes in the lock-step of an end need it.
+        """
+        ...
+
 
 class GreedyPolicy(NamedTuple):
     """A trained agent's actions without exploration, as functions of tensors, to load and export.
@@ -85,21 +92,6 @@ class GreedyPolicy(NamedTuple):
     initial_state: Callable[[int], tuple[tf.Tensor, ...]] = lambda num_rows: ()
     value: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor] | None = None
     sees_reward: bool = False
-
-
-def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
-    """Return the time step with which an episode begins in each environment, as `dm_env.restart`.
-
-    Args:
-      observation: `[E, ...]`, the first observations.
-    """
-    num_envs = len(observation)
-    return dm_env.TimeStep(
-        step_type=np.full(num_envs, dm_env.StepType.FIRST, np.int32),
-        reward=np.zeros(num_envs, np.float32),
-        discount=np.ones(num_envs, np.float32),
-        observation=observation,
-    )
 
 
 class EpsilonGreedy:

@@ -8,13 +8,14 @@ import tensorflow as tf
 from acme import core
 from acme.tf import variable_utils
 
-from apex_agents.acting.actor import make_batch
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.learning import METRICS, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
+from apex_agents.environments import make_batch
 from apex_agents.learning.gradients import GradientSender, to_vector
 from apex_agents.learning.update import Update
 
+_LAST = int(dm_env.StepType.LAST)
 # Times between two looks for new parameters, the first and the longest.
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
 
@@ -27,8 +28,10 @@ class Worker(core.Actor):
     within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
 
     Time steps are batched or those of a single environment, as `acting.actor.ApexActor` has them.
-    The first step after an episode's last one is a row of the rollout without an action; a rollout
-    does not begin with such rows of all environments.
+    Where the first step of the next episode comes as one, it is a row of the rollout without an
+    action; a rollout does not begin with such rows of all environments. Where `observe_first` gets
+    it, the value of a truncated episode's last state is part of the reward before it, and the row
+    of the last state is that of the first one.
     """
 
     def __init__(
@@ -70,18 +73,17 @@ class Worker(core.Actor):
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         self._is_batched = np.ndim(timestep.step_type) > 0
-        first = self._to_batch(timestep)
-        if not self._timesteps:
-            self._timesteps = [first]
-        elif np.all(self._timesteps[-1].step_type == dm_env.StepType.LAST):
-            self._add(np.zeros(np.shape(first.step_type), np.int32), first)
-        else:  # The episode before was abandoned, and its steps with it.
+        first = make_batch(timestep)
+        begins = first.step_type == dm_env.StepType.FIRST
+        if self._actions and np.array_equal(begins, self._timesteps[-1].step_type == _LAST):
+            self._timesteps[-1] = self._replace_ends(self._timesteps[-1], first)
+        else:  # A rollout begins; the steps of an episode that was abandoned are gone.
             self._timesteps, self._actions = [first], []
 
     def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
         """Record a step; send the gradient of a rollout that is complete."""
         action = np.asarray(action, np.int32)
-        self._add(action if self._is_batched else action[None], self._to_batch(next_timestep))
+        self._add(action if self._is_batched else action[None], make_batch(next_timestep))
 
     def update(self, wait: bool = False) -> None:
         """Do nothing: parameters stay the same for a whole rollout."""
@@ -101,6 +103,18 @@ class Worker(core.Actor):
             self._send_gradient()
             self._timesteps, self._actions = self._timesteps[-1:], []
             self._has_newest_parameters = False
+
+    def _replace_ends(self, ends: dm_env.TimeStep, first: dm_env.TimeStep) -> dm_env.TimeStep:
+        """Put first steps into the rows of last ones, whose values become rewards."""
+        is_last, value = ends.step_type == _LAST, 0.0
+        if ends.discount[is_last].any():  # Else all of them terminated.
+            value = self._config.discount * ends.discount * self._policy.value(ends)
+        return dm_env.TimeStep(
+            step_type=np.where(is_last, dm_env.StepType.MID, ends.step_type),
+            reward=np.where(is_last, ends.reward + value, ends.reward),
+            discount=np.where(is_last, 0.0, ends.discount),
+            observation=first.observation,
+        )
 
     def _send_gradient(self) -> None:
         rows = dm_env.TimeStep(*[np.stack(field) for field in zip(*self._timesteps, strict=True)])
@@ -132,6 +146,3 @@ class Worker(core.Actor):
                 return
             time.sleep(poll_seconds)
             poll_seconds = min(2 * poll_seconds, _MAX_POLL_SECONDS)
-
-    def _to_batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        return timestep if self._is_batched else make_batch(timestep)

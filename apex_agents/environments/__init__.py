@@ -33,6 +33,8 @@ from apex_agents.environments.vector_environment import (
     Episode,
     SyncVectorEnvironment,
     VectorEnvironment,
+    make_batch,
+    restart_batch,
 )
 
 __all__ = [
@@ -58,11 +60,13 @@ __all__ = [
     "find_spec_difference",
     "has_mask",
     "knows_evaluations",
+    "make_batch",
     "make_vector_environment",
     "own_observations",
     "record_spec",
     "require_discrete_actions",
     "require_unit_vectors",
+    "restart_batch",
     "with_environment_fn",
     "without_mask",
 ]

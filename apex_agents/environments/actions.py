@@ -231,7 +231,10 @@ def convert_actions(space: spaces.Space) -> Actions:
 
 
 class EnvironmentUnits:
-    """A `VectorEnvironment` that is stepped with actions in the units of the environment."""
+    """A `VectorEnvironment` that is stepped with actions in the units of the environment.
+
+    A step of environments that begin episodes at once has their FIRST rows in place of the LAST.
+    """
 
     def __init__(self, environment: VectorEnvironment):
         """Wrap environments that are stepped with the actions of agents."""
@@ -240,7 +243,9 @@ class EnvironmentUnits:
         self.spec = environment.spec._replace(actions=self._actions.environment_spec)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        return self._environment.step(self._actions.to_agent(actions))
+        timestep = self._environment.step(self._actions.to_agent(actions))
+        begun = self._environment.begin_episodes()
+        return timestep if begun is None else begun
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)

@@ -18,7 +18,12 @@ from pydantic import Field
 
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, name_call
+from apex_agents.environments.vector_environment import (
+    EnvironmentSpec,
+    Episode,
+    VectorEnvironment,
+    name_call,
+)
 from apex_agents.validation import check_config, closest
 
 _MAX_EMULATOR_INT = 2**31 - 1
@@ -102,7 +107,7 @@ def emulator_settings(config: AtariConfig, evaluation: bool) -> dict[str, Any]:
     }
 
 
-class AtariVectorEnvironment:
+class AtariVectorEnvironment(VectorEnvironment):
     """A `VectorEnvironment` of one Atari game, with an emulator per environment.
 
     Observations are uint8 `[E, frame_stack, frame_size, frame_size]`, the newest frame last. On a

@@ -18,15 +18,19 @@ from apex_agents.environments.vector_environment import (
     DEFAULT_FRAMES_PER_SECOND,
     EnvironmentSpec,
     Episode,
+    VectorEnvironment,
     name_call,
 )
 
 _MODE = "autoreset_mode"
 
 
-class BatchedEnvironment:
-    """A `VectorEnvironment` of a `gymnasium.vector.VectorEnv` that resets at the step after an end.
+class BatchedEnvironment(VectorEnvironment):
+    """A `VectorEnvironment` of a `gymnasium.vector.VectorEnv`.
 
+    The next episode begins with the next step (its mode is NEXT_STEP), or at once: by itself
+    (SAME_STEP) or when it is told to (DISABLED). At an end, a SAME_STEP environment draws the
+    episode that has begun.
     An error of it, or a number that is not finite, is one of all of its environments: it is raised.
     """
 
@@ -48,13 +52,13 @@ class BatchedEnvironment:
           step_timeout_seconds: time after which a step or a reset counts as hanging; None: never.
 
         Raises:
-          ValueError: agents cannot handle its spaces, or it resets at another time.
+          ValueError: agents cannot handle its spaces, or it does not say when it resets.
         """
-        mode = environment.metadata.get(_MODE, vector.AutoresetMode.NEXT_STEP)
-        if mode != vector.AutoresetMode.NEXT_STEP:
+        self._mode = environment.metadata.get(_MODE, vector.AutoresetMode.NEXT_STEP)
+        if self._mode not in list(vector.AutoresetMode):
             raise ValueError(
-                f"its metadata[{_MODE!r}] is {mode}; it has to be AutoresetMode.NEXT_STEP, where "
-                "the step after an end ignores its action and begins the next episode"
+                f"its metadata[{_MODE!r}] is {self._mode!r}; it has to be a member of "
+                "gymnasium.vector.AutoresetMode"
             )
         self._environment: Any = environment
         self.num_envs, self.num_failures = environment.num_envs, 0
@@ -76,6 +80,8 @@ class BatchedEnvironment:
         self._finished: list[Episode] = []
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, int)
         self._is_over = np.zeros(self.num_envs, bool)
+        self._newest: dm_env.TimeStep
+        self._next_observations: np.ndarray  # `[E, ...]`, where SAME_STEP environments go on.
 
     def reset(self) -> dm_env.TimeStep:
         first, self._first = self._first, None
@@ -85,12 +91,15 @@ class BatchedEnvironment:
         everything = np.ones(self.num_envs, bool)
         self._begin(everything)
         zeros = np.zeros(self.num_envs, np.float32)
-        observation, info = first
         nothing = ~everything
-        return self._make_rows(observation, info, everything, zeros, nothing, nothing)
+        observation, info = first
+        observations = self._convert(observation, info, nothing)
+        return self._make_rows(observations, everything, zeros, nothing, nothing)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         is_first = self._is_over
+        if self._mode != vector.AutoresetMode.NEXT_STEP and is_first.any():
+            raise RuntimeError("begin_episodes has to be called before the next step")
         own = self._actions.to_environment(actions)
         if isinstance(self._actions.space, spaces.Tuple):
             own = tuple(own.T)
@@ -101,10 +110,26 @@ class BatchedEnvironment:
         ends = [np.asarray(end, bool) & ~is_first for end in (terminated, truncated)]
         self._returns += reward
         self._lengths += ~is_first
-        self._add_metrics(info, ~is_first)
-        rows = self._make_rows(observation, info, is_first, reward, *ends)
+        if self._mode == vector.AutoresetMode.SAME_STEP:
+            observations = self._convert_same_step(observation, info, *ends)
+        else:
+            observations = self._convert(observation, info, ends[0])
+            self._add_metrics(info, ~is_first)
+        rows = self._make_rows(observations, is_first, reward, *ends)
         self._finished += [self.current_episode(i) for i in np.flatnonzero(self._is_over)]
         return rows
+
+    def begin_episodes(self) -> dm_env.TimeStep | None:
+        is_first, newest = self._is_over, self._newest
+        if self._mode == vector.AutoresetMode.NEXT_STEP or not is_first.any():
+            return None
+        if self._mode == vector.AutoresetMode.SAME_STEP:
+            observations = self._next_observations
+        else:
+            observations = self._reset_rows(is_first)
+        self._begin(is_first)
+        reward, nothing = np.where(is_first, 0.0, newest.reward), np.zeros_like(is_first)
+        return self._make_rows(observations, is_first, reward, nothing, nothing)
 
     def pause(self, env_index: int) -> None:
         """Do nothing: all are stepped together."""
@@ -136,8 +161,7 @@ class BatchedEnvironment:
 
     def _make_rows(
         self,
-        observation: Any,
-        info: Mapping[str, Any],
+        observations: np.ndarray,
         is_first: np.ndarray,
         reward: np.ndarray,
         terminated: np.ndarray,
@@ -150,24 +174,77 @@ class BatchedEnvironment:
             step_type.astype(np.int32),
             reward.astype(np.float32),
             np.where(terminated, 0.0, 1.0).astype(np.float32),
-            self._convert(observation, info, terminated),
+            observations,
         )
         if not (np.isfinite(rows.observation).all() and np.isfinite(rows.reward).all()):
             raise ValueError("an observation or a reward is not finite")
+        self._newest = rows
         return rows
+
+    def _convert_same_step(
+        self,
+        observations: Any,
+        info: Mapping[str, Any],
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> np.ndarray:
+        """Return the observations at the ends, and keep those with which episodes begin."""
+        is_over = terminated | truncated
+        self._next_observations = self._convert(observations, info, np.zeros_like(is_over))
+        self._add_metrics(info, ~is_over)
+        if not is_over.any():
+            return self._next_observations
+        final, final_info = info.get("final_obs"), info.get("final_info", {})
+        if final is None:
+            raise ValueError(
+                "its autoreset mode is SAME_STEP, but info has no 'final_obs', the observations at "
+                "the ends of episodes"
+            )
+        self._add_metrics(final_info, is_over)
+        if not isinstance(final, np.ndarray):
+            final = list(iterate(self._environment.observation_space, final))
+        converted = self._next_observations.copy()
+        for i in np.flatnonzero(is_over):
+            converted[i] = self._convert_one(i, final[i], final_info, terminated)
+        return converted
+
+    def _reset_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Reset some environments, bool `[E]`, and return the observations of all, `[E, ...]`."""
+        with self._in_reset:
+            first, info = self._environment.reset(options={"reset_mask": rows.copy()})
+        newest, nothing = self._newest.observation, np.zeros_like(rows)
+        if isinstance(self._observed, MaskedObservationSpec):  # The others have no masks now.
+            observations = newest.copy()
+            own = list(iterate(self._environment.observation_space, first))
+            for i in np.flatnonzero(rows):
+                observations[i] = self._convert_one(i, own[i], info, nothing)
+            return observations
+        observations = self._convert(first, info, nothing)
+        if not np.array_equal(observations[~rows], newest[~rows]):
+            raise ValueError(
+                "its autoreset mode is DISABLED, but reset(options={'reset_mask': ...}) changed "
+                "environments outside of the mask"
+            )
+        return observations
+
+    def _convert_one(
+        self, i: int, observation: Any, info: Mapping[str, Any], terminated: np.ndarray
+    ) -> np.ndarray:
+        """Convert the observation of environment i, given what all of them have."""
+        spec = self._observed
+        if not isinstance(spec, MaskedObservationSpec):
+            return self._convert_row(observation)
+        masks = info.get(spec.mask)
+        own = {} if masks is None else {spec.mask: masks[i]}
+        return spec.read(observation, own, self._convert_row, bool(terminated[i]))
 
     def _convert(
         self, observations: Any, info: Mapping[str, Any], terminated: np.ndarray
     ) -> np.ndarray:
         spec, space = self._observed, self._space
         if isinstance(spec, MaskedObservationSpec):
-            rows = iterate(self._environment.observation_space, observations)
-            masks = info.get(spec.mask)
-            infos = [{} if masks is None else {spec.mask: masks[i]} for i in range(self.num_envs)]
-            taken = zip(rows, infos, terminated, strict=True)
-            return np.stack(
-                [spec.read(row, own, self._convert_row, is_end) for row, own, is_end in taken]
-            )
+            rows = enumerate(iterate(self._environment.observation_space, observations))
+            return np.stack([self._convert_one(i, row, info, terminated) for i, row in rows])
         if isinstance(space, spaces.Box):
             array = np.asarray(observations)
             if array.shape != (self.num_envs, *space.shape):

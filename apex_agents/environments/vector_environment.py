@@ -38,8 +38,8 @@ class VectorEnvironment(Protocol):
     Both `reset` and `step` return a batched `dm_env.TimeStep`: `step_type` int32 `[E]`, `reward`
     `[E]`, `discount` `[E]`, `observation` `[E, ...]` in the dtype of the spec. A FIRST row has
     reward 0 and discount 1; a LAST row has discount 0 after a termination and 1 after a truncation.
-    The arrays of a returned time step are new at every call and belong to the caller: the
-    environments neither write into them nor read them afterwards.
+    The arrays of a returned time step are new at every call, and nobody writes into them: callers
+    may keep them.
 
     Attributes:
       num_envs: number of environments, E.
@@ -61,8 +61,17 @@ class VectorEnvironment(Protocol):
 
         Args:
           actions: `[E]` int or `[E, D]`. An environment whose previous step was LAST ignores its
-            action and returns the FIRST step of its next episode.
+            action and returns the FIRST step of its next episode, unless `begin_episodes` did.
         """
+
+    def begin_episodes(self) -> dm_env.TimeStep | None:
+        """Begin the next episodes at once where the newest step was LAST, if they can do this.
+
+        Returns:
+          The newest time step with FIRST rows in the place of the LAST ones, the others unchanged;
+          None if there is no end, or if the next `step` begins the episodes.
+        """
+        return None
 
     def pause(self, env_index: int) -> None:
         """Stop stepping a finished environment until `reset`, where supported.
@@ -87,13 +96,40 @@ class VectorEnvironment(Protocol):
         """Release the resources of all environments."""
 
 
+def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
+    """Return the time step with which an episode begins in each environment, as `dm_env.restart`.
+
+    Args:
+      observation: `[E, ...]`, the first observations.
+    """
+    num_envs = len(observation)
+    return dm_env.TimeStep(
+        step_type=np.full(num_envs, dm_env.StepType.FIRST, np.int32),
+        reward=np.zeros(num_envs, np.float32),
+        discount=np.ones(num_envs, np.float32),
+        observation=observation,
+    )
+
+
+def make_batch(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+    """Return the time step of a single environment as a batch, whose arrays do not change later.
+
+    A batched one is returned as it is.
+    """
+    if np.ndim(timestep.step_type) > 0:
+        return timestep
+    if timestep.first():
+        timestep = timestep._replace(reward=0.0, discount=1.0)
+    return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])
+
+
 MAX_FAILURES_IN_A_ROW = 3
 DEFAULT_FRAMES_PER_SECOND = 15.0
 
 _logger = logging.getLogger(__name__)
 
 
-class SyncVectorEnvironment:
+class SyncVectorEnvironment(VectorEnvironment):
     """A `VectorEnvironment` made of single environments, which are stepped one after the other.
 
     An environment fails when it raises, as adapters do for observations outside of their space, or

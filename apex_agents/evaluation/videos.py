@@ -244,7 +244,8 @@ class FilmedActor(core.Actor):
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         self._actor.observe_first(timestep)
-        self._film(timestep)
+        if np.all(timestep.step_type == dm_env.StepType.FIRST):  # Else episodes go on.
+            self._film(timestep)
 
     def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
         self._actor.observe(action, next_timestep)

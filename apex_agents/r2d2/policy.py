@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dm_env
 import numpy as np
+import tensorflow as tf
 
 from apex_agents.acting.policy import EpsilonGreedy, PolicyOutput
 from apex_agents.r2d2.networks import RecurrentNetwork
@@ -33,6 +34,18 @@ class RecurrentPolicy(EpsilonGreedy):
         self._action = np.full(num_envs, NO_ACTION, np.int32)
 
     def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        values, before, state = self._evaluate_at(timestep)
+        self._state = [part.numpy() for part in state]
+        self._action, q_taken = self._choose(values)
+        return PolicyOutput(self._action, q_taken, values.max(axis=-1), before)
+
+    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
+        return self._evaluate_at(timestep)[0].max(axis=-1)
+
+    def _evaluate_at(
+        self, timestep: dm_env.TimeStep
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...], Sequence[tf.Tensor]]:
+        """Return the action values, and the recurrent state before and after a time step."""
         is_first = timestep.step_type == dm_env.StepType.FIRST
         reward = np.where(is_first, 0.0, timestep.reward).astype(np.float32)
         action = np.where(is_first, NO_ACTION, self._action).astype(np.int32)
@@ -41,7 +54,4 @@ class RecurrentPolicy(EpsilonGreedy):
             for part, initial in zip(self._state, self._initial, strict=True)
         ]
         q_values, state = self._evaluate(timestep.observation, action, reward, *before)
-        self._state = [part.numpy() for part in state]
-        values = q_values.numpy()
-        self._action, q_taken = self._choose(values)
-        return PolicyOutput(self._action, q_taken, values.max(axis=-1), tuple(before))
+        return q_values.numpy(), tuple(before), state

@@ -30,6 +30,10 @@ class DigitPolicy:
         self.exploration = {}
         self._number = self._previous_action = np.zeros(num_envs, np.int64)
 
+    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
+        number = np.where(timestep.step_type == FIRST, 0, self._number)
+        return 10 * number + timestep.observation[:, 0]
+
     def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
         is_first = timestep.step_type == FIRST
         number = np.where(is_first, 0, self._number)
@@ -122,6 +126,49 @@ def test_each_environment_has_its_own_memory():
         (LAST, 9, (899, 4), 4, 30 + 4, 8999),
         (FIRST, 6, (0, NO_ACTION), 1, -1, 6),
     ]
+
+
+class AtOnce(SyncVectorEnvironment):
+    """Begins the next episode in the lock-step in which one has ended."""
+
+    def begin_episodes(self) -> dm_env.TimeStep | None:
+        if not any(self._is_over):
+            return None
+        newest = dm_env.TimeStep(*[field.copy() for field in self.newest])
+        for i in range(self.num_envs):
+            if self._is_over[i]:
+                newest.reward[i], newest.discount[i] = 0.0, 1.0
+                self._record(newest, i, *self._advance(i, None))
+        return newest
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        self.newest = super().step(actions)
+        return self.newest
+
+
+def test_episodes_begin_at_once():
+    adders = [RecordingAdder(), RecordingAdder()]
+    environment = AtOnce([Digits("123", "45"), Digits("67", "8999")])
+    steps = run_in_lock_step(environment, ApexActor(DigitPolicy(2), adders))
+    for _ in range(4):
+        next(steps)
+    # At an end only the value counts, and only that of the truncated episode.
+    at_ends = {row[1]: row[-1] for row in adders[0].rows if row[0] == LAST}
+    assert at_ends == {3: 0, 5: 45}
+    expected = ROWS[:6]  # Two lock-steps fewer than above.
+    assert [row[:2] for row in adders[0].rows] == [row[:2] for row in expected]
+    assert [row for row in adders[0].rows if row[0] != LAST] == [
+        row for row in expected if row[0] != LAST
+    ]
+    assert [(row[0], row[1], row[2]) for row in adders[1].rows] == [
+        (FIRST, 6, (0, NO_ACTION)),
+        (LAST, 7, (0, NO_ACTION)),
+        (FIRST, 8, (0, NO_ACTION)),
+        (MID, 9, (8, 3)),
+        (MID, 9, (89, 4)),
+        (LAST, 9, (89, 4)),
+    ]
+    assert adders[1].rows[-1][-1] == 8999
 
 
 class Failing(Digits):

@@ -14,13 +14,12 @@ import tensorflow as tf
 from dm_env import specs
 from small_actor_critic import SPEC, T, make_config, make_network
 
-from apex_agents.acting.policy import restart_batch
 from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments import EnvironmentConfig, restart_batch
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.local import run_local
 from apex_agents.networks import RunningNormalization

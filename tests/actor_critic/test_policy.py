@@ -3,8 +3,8 @@
 import numpy as np
 from small_actor_critic import make_network
 
-from apex_agents.acting.policy import restart_batch
 from apex_agents.actor_critic.policy import SoftmaxPolicy
+from apex_agents.environments import restart_batch
 
 OBSERVATION = np.array([[1.0, -1.0, 0.5, 2.0]], np.float32)
 

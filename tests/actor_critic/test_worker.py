@@ -137,6 +137,26 @@ def test_no_rollout_of_one_step_lies_between_two_episodes():
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
+def test_episodes_begin_in_the_row_of_an_end():
+    """The gradient is that of a rollout in which ends and beginnings have a row each."""
+    parts, rollout = Parts(make_config(is_synchronous=False, n_step=T - 1)), make_rollout(0)
+    rollout.is_step[2] = False  # All environments end at S_2, and begin again with S_3.
+    rollout.discount[1] = 0.0
+    rollout.discount[1, 0] = parts.config.discount  # The first one is truncated.
+    steps = [timestep(rollout, k, parts.config.discount) for k in range(T + 1)]
+    worker = parts.worker
+    worker.observe_first(steps[0])
+    for k in (0, 1, 3, 4):
+        if k == 3:
+            worker.observe_first(steps[k])
+        worker.select_action(rollout.observation[k])
+        worker.observe(rollout.action[k], steps[k + 1])
+    ((_, gradient, metrics),) = parts.sender.sent
+    assert metrics["num_steps"] == (T - 1) * E
+    expected = parts.expected_gradient(of_envs(rollout, slice(0, E)), 0)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
 def test_parameters_stay_the_same_within_a_rollout():
     parts, rollout = begin(is_synchronous=False)
     parts.worker.select_action(rollout.observation[0])
@@ -186,7 +206,7 @@ def test_a3c_never_waits(monkeypatch):
 
 def test_single_environment_as_in_acmes_loop():
     """`EnvironmentLoop` begins each episode with `observe_first`, without an action."""
-    parts = Parts(make_config(is_synchronous=False))
+    parts = Parts(make_config(is_synchronous=False, n_step=T - 1))
     rollout = make_rollout(4)
     discount = parts.config.discount
 

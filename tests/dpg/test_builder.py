@@ -9,13 +9,12 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.acting.policy import restart_batch
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, restart_batch
 from apex_agents.networks import to_vector
 
 VECTOR = specs.Array((4,), np.float32)

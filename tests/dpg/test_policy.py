@@ -8,12 +8,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.policy import restart_batch
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig, NoiseConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
-from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.environments import EnvironmentConfig, make_vector_environment, restart_batch
 
 
 class Halving(snt.Module):

@@ -6,11 +6,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.acting.exploration import epsilon_ladder
-from apex_agents.acting.policy import restart_batch
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
-from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.environments import EnvironmentConfig, make_vector_environment, restart_batch
 
 Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])
 GREEDY = [1, 0, 2]

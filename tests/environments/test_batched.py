@@ -23,6 +23,7 @@ from tests.environments.test_info_metrics import Reports
 from tests.environments.test_masks import MASKS, Masked, MaskedDict
 
 NUM_ENVS, SEED = 3, 7
+MODES = pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 
 
 def make_cartpoles(num_envs: int, mode: str = "NextStep") -> vector.VectorEnv:
@@ -36,16 +37,24 @@ def make_cartpoles(num_envs: int, mode: str = "NextStep") -> vector.VectorEnv:
     )
 
 
+def make_same_step(num_envs: int) -> vector.VectorEnv:
+    return make_cartpoles(num_envs, "SameStep")
+
+
+def make_disabled(num_envs: int) -> vector.VectorEnv:
+    return make_cartpoles(num_envs, "Disabled")
+
+
 def make_batch(environment_fn: Any, num_envs: int = NUM_ENVS, **fields: Any) -> VectorEnvironment:
     config = EnvironmentConfig("function", "mine", **fields)
     return make_vector_environment(config, num_envs, SEED, environment_fn=environment_fn)
 
 
-def batch_of(make: Any) -> Any:
+def batch_of(make: Any, mode: str = "NextStep") -> Any:
     """Return a function that makes many environments of gymnasium."""
 
     def make_many(num_envs: int) -> vector.VectorEnv:
-        return vector.SyncVectorEnv([make] * num_envs)
+        return vector.SyncVectorEnv([make] * num_envs, autoreset_mode=mode)
 
     return make_many
 
@@ -63,17 +72,100 @@ def assert_equal_steps(batched: VectorEnvironment, single: VectorEnvironment, st
     assert batched.finished_episodes() == single.finished_episodes() != []
 
 
-def test_cartpoles_at_once_are_those_one_by_one():
-    batched = make_batch(make_cartpoles)
+def make_single_cartpoles() -> VectorEnvironment:
     seed = int(np.random.SeedSequence(SEED).spawn(NUM_ENVS)[0].generate_state(1)[0]) >> 1
-    single = SyncVectorEnvironment(
+    return SyncVectorEnvironment(
         [
             adapt(gymnasium.make("CartPole-v1", max_episode_steps=30), seed=seed + i)
             for i in range(NUM_ENVS)
         ]
     )
+
+
+def test_cartpoles_at_once_are_those_one_by_one():
+    batched, single = make_batch(make_cartpoles), make_single_cartpoles()
     assert batched.spec == single.spec
     assert_equal_steps(batched, single, 200)  # Some end by their limit of steps.
+
+
+def play_each(environment: VectorEnvironment, num_steps: int) -> tuple[list[Any], list[Any]]:
+    """Return the time steps and the episodes of each, where observations decide the actions."""
+    steps: list[list[Any]] = [[] for _ in range(environment.num_envs)]
+    episodes: list[list[Any]] = [[] for _ in steps]
+
+    def see(timestep: dm_env.TimeStep, rows: Any) -> None:
+        for i in np.flatnonzero(rows):
+            steps[i].append([field[i].tolist() for field in timestep])
+
+    timestep = environment.reset()
+    see(timestep, [True] * len(steps))
+    for _ in range(num_steps):
+        actions = (1e4 * np.abs(timestep.observation).sum(axis=1)).astype(np.int32) % 2
+        timestep = environment.step(actions)
+        see(timestep, [True] * len(steps))
+        begun = environment.begin_episodes()
+        if begun is not None:
+            is_first = begun.step_type == dm_env.StepType.FIRST
+            assert (is_first == (timestep.step_type == dm_env.StepType.LAST)).all()
+            for field, before in zip(begun, timestep, strict=True):
+                np.testing.assert_array_equal(field[~is_first], before[~is_first])
+            see(begun, is_first)
+            timestep = begun
+        for episode in environment.finished_episodes():
+            episodes[episode.env_index].append(episode)
+    return steps, episodes
+
+
+@pytest.mark.parametrize("make", [make_same_step, make_disabled])
+def test_episodes_that_begin_at_once_are_those_of_the_next_step(make):
+    steps, episodes = play_each(make_batch(make), 200)
+    expected_steps, expected_episodes = play_each(make_single_cartpoles(), 200)
+    ends: list[Any] = []
+    for i in range(NUM_ENVS):
+        assert len(steps[i]) > len(expected_steps[i])  # No lock-step is lost at an end.
+        assert steps[i][: len(expected_steps[i])] == expected_steps[i]
+        assert episodes[i][: len(expected_episodes[i])] == expected_episodes[i]
+        ends += [discount for kind, _, discount, _ in steps[i] if kind == dm_env.StepType.LAST]
+    assert {0.0, 1.0} == set(ends)
+
+
+@pytest.mark.parametrize("make", [make_same_step, make_disabled])
+def test_the_next_step_needs_episodes_that_have_begun(make):
+    environment = make_batch(make)
+    environment.reset()
+    with pytest.raises(RuntimeError, match="begin_episodes"):
+        for _ in range(30):
+            environment.step(np.zeros(NUM_ENVS, np.int32))
+
+
+def with_metadata(metadata: dict[str, Any], make: Any = make_cartpoles) -> Any:
+    """Return a function that makes environments which say other things about themselves."""
+
+    def make_many(num_envs: int) -> vector.VectorEnv:
+        environment = make(num_envs)
+        environment.metadata = environment.metadata | metadata
+        return environment
+
+    return make_many
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        (vector.AutoresetMode.SAME_STEP, "info has no 'final_obs'"),
+        (vector.AutoresetMode.DISABLED, "changed environments outside of the mask"),
+    ],
+)
+def test_a_mode_that_is_not_kept_is_an_error(mode, words):
+    class ResetsAll(vector.VectorWrapper):
+        def reset(self, *, seed=None, options=None):
+            return self.env.reset(seed=seed)
+
+    environment = make_batch(
+        with_metadata({"autoreset_mode": mode}, lambda num_envs: ResetsAll(make_disabled(num_envs)))
+    )
+    with pytest.raises(ValueError, match=words):
+        play_each(environment, 30)
 
 
 def test_truncations_and_terminations_have_their_discounts():
@@ -106,15 +198,17 @@ def test_truncations_and_terminations_have_their_discounts():
 
 
 @pytest.mark.parametrize("make", [Masked, lambda: MaskedDict(x=Masked().observation_space)])
-def test_masks_join_the_observations(make):
-    environment = make_batch(batch_of(make))
+@MODES
+def test_masks_join_the_observations(make, mode):
+    environment = make_batch(batch_of(make, mode))
     assert has_mask(environment.spec)
     rows = [environment.reset().observation]
     for action in (0, 1, 1):
         rows.append(environment.step(np.full(NUM_ENVS, action, np.int32)).observation)
     expected = [[step / 4, step / 4, *mask] for step, mask in enumerate(MASKS)]
     assert np.stack(rows)[:, 1].tolist() == expected
-    assert environment.step(np.zeros(NUM_ENVS, np.int32)).observation[1].tolist() == expected[0]
+    timestep = environment.begin_episodes() or environment.step(np.zeros(NUM_ENVS, np.int32))
+    assert timestep.observation[1].tolist() == expected[0]
 
 
 def test_a_state_without_a_legal_action_is_an_error():
@@ -124,8 +218,9 @@ def test_a_state_without_a_legal_action_is_an_error():
         environment.step(np.zeros(NUM_ENVS, np.int32))
 
 
-def test_numbers_of_info_are_those_of_each_episode():
-    environment = make_batch(batch_of(Reports), metrics=("x", "mean(speed)"))
+@MODES
+def test_numbers_of_info_are_those_of_each_episode(mode):
+    environment = make_batch(batch_of(Reports, mode), metrics=("x", "mean(speed)"))
     environment.reset()
     for _ in range(3):
         environment.step(np.zeros(NUM_ENVS, np.int32))
@@ -160,18 +255,23 @@ def test_actions_have_the_form_of_the_space(space):
     assert environment.step(batch).reward.tolist() == [1.0] * NUM_ENVS
 
 
-def test_dicts_are_converted_row_by_row():
+@MODES
+def test_dicts_are_converted_row_by_row(mode):
     def make() -> gymnasium.Env:
         return MaskedDict(x=Masked().observation_space, y=Masked().observation_space)
 
-    environment = make_batch(batch_of(make), action_mask=None)
-    assert environment.reset().observation.shape == (NUM_ENVS, 3 + 2 + 2)
+    environment = make_batch(batch_of(make, mode), action_mask=None)
+    rows = [environment.reset().observation]
+    assert rows[0].shape == (NUM_ENVS, 3 + 2 + 2)
+    for action in (0, 1, 1):
+        rows.append(environment.step(np.full(NUM_ENVS, action, np.int32)).observation)
+    assert [row[1, -1] for row in rows] == [step / 4 for step in range(4)]
 
 
 @pytest.mark.parametrize(
     ("make", "fields", "words"),
     [
-        (lambda num_envs: make_cartpoles(num_envs, "SameStep"), {}, "AutoresetMode.NEXT_STEP"),
+        (with_metadata({"autoreset_mode": "same"}), {}, "'same'.*gymnasium.vector.AutoresetMode"),
         (lambda num_envs: make_cartpoles(num_envs + 1), {}, "returns 4 environments, not 3"),
         (lambda num_envs: gymnasium.make("CartPole-v1"), {}, "not a VectorEnv"),
         (make_cartpoles, {"action_repeat": 2}, "action_repeat is 2"),

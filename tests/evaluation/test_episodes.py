@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from apex_agents.environments import EnvironmentSpec, Episode
+from apex_agents.environments import EnvironmentSpec, Episode, VectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 
 
-class ScriptedEnvironment:
+class ScriptedEnvironment(VectorEnvironment):
     """A vector environment that finishes the given episodes, one list per lock-step."""
 
     def __init__(self, num_envs: int, script: list[list[Episode]]):
