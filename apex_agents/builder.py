@@ -16,7 +16,7 @@ from apex_agents.acting.policy import GreedyPolicy, Policy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
 from apex_agents.learning.update import Update
-from apex_agents.networks.torso_choice import TorsoFn
+from apex_agents.own_torso import TorsoFn
 from apex_agents.replay.config import share_config
 from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
@@ -254,7 +254,7 @@ class ApexBuilder:
           config: settings of the agent.
           algorithm: the agent's own parts.
           torso_fn: maker of all torsos in place of those of the config; see
-            `networks.torso_choice.TorsoFn`.
+            `own_torso.TorsoFn`.
 
         Raises:
           ValueError: the config is that of a different agent.

@@ -1,7 +1,9 @@
 """A function of the user's that is called after each evaluation, and may end the run."""
 
+import logging
 import os
 import pathlib
+import reprlib
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -52,8 +54,9 @@ class EvaluationCallback:
         self._function = function
         self._folder = folder
         self.reason = ""
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.is_stopping = False
+        self._has_warned = False
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
         for item in items:
@@ -77,13 +80,21 @@ class EvaluationCallback:
             best_parameters=self._folder / BEST_CHECKPOINT,
         )
         try:
-            is_over = self._function(record)
-            if isinstance(is_over, bool | np.bool_) and is_over:
-                self.reason = "on_evaluation returned True"
-        except Exception as error:  # It is raised in the end, when the run has been saved.
+            self._read(self._function(record))
+        except BaseException as error:  # It is raised in the end, when the run has been saved.
             self.error = error
         if (self.reason or self.error is not None) and not self.is_stopping:
             os.kill(os.getpid(), signal.SIGINT)  # As Ctrl-C does, which stops all kinds of nodes.
+
+    def _read(self, returned: Any) -> None:
+        if isinstance(returned, bool | np.bool_):
+            self.reason = "on_evaluation returned True" if returned else ""
+        elif returned is not None and not self._has_warned:
+            self._has_warned = True
+            logging.warning(
+                "on_evaluation returned %s, which has no effect; True would end the run.",
+                reprlib.repr(returned),
+            )
 
 
 _OTHERS = (columns.LEARNER_STEPS, columns.STANDARD_ERROR)

@@ -39,6 +39,7 @@ from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.frames import find_frames
 from apex_agents.environments.spec_record import describe_record
 from apex_agents.networks.torso_choice import fit_torso
+from apex_agents.validation import require
 
 _MAX_SECONDS = 20.0
 # Networks begin with weights for numbers around 1.
@@ -77,9 +78,11 @@ def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> Environmen
       **kwargs: keyword arguments of the function, or of the id.
 
     Raises:
-      ValueError: no agent can learn in it, or it cannot be made, reset or stepped.
+      ValueError: no agent can learn in it, or it cannot be made, reset or stepped; or there are
+        keyword arguments for an environment that is made already.
     """
     is_instance = not (callable(environment) or isinstance(environment, str))
+    require(not (is_instance and kwargs), "kwargs", kwargs, "left out, for an environment as such")
     with contextlib.ExitStack() as stack:
         if is_instance:  # It is the caller's to close.
             made: VectorEnvironment = SyncVectorEnvironment([adapt(environment, seed=0)])

@@ -12,7 +12,7 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.networks.torso_choice import TorsoFn
+from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.user_code import find_function, name_function

@@ -20,6 +20,9 @@ TorsoName = Annotated[str, name_or_function(*TORSOS)]
 # typing error that would take all memory, or hours, before its cause is visible.
 LayerSizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(max_length=16)]
 ConvSizes = Annotated[LayerSizes, Field(min_length=1), ReadWith("torso", ("conv", "auto"))]
+PartTorsos = Annotated[
+    dict[str, Annotated[str, name_or_function("mlp")]], ReadWith("torso", ("mlp", "conv", "auto"))
+]
 MLPSizes = Annotated[LayerSizes, ReadWith("torso", ("mlp", "conv", "auto"))]
 
 

@@ -192,7 +192,7 @@ def say(message: bytes) -> None:
     _of_thread.memory.say(message)
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Return the type of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return ": ".join([type(error).__name__, *lines[:1]])

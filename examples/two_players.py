@@ -26,7 +26,8 @@ class TwoPlayers(gymnasium.Env):
 
     def step(self, action):
         self._game.step(int(action))
-        return *self._play(), False, {}
+        observation, reward, is_over = self._play()
+        return observation, reward, is_over, False, {"is_success": reward > 0}
 
     def _play(self):
         """Let the other one move until it is the agent's turn, or the game is over."""

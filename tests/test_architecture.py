@@ -42,7 +42,7 @@ LAYERS = (
     ("presets",),
     ("config",),
     ("networks",),
-    ("legal_actions",),
+    ("legal_actions", "own_torso"),
     ("environments",),
     ("user_code", "torso_config"),
     (

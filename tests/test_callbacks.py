@@ -30,7 +30,7 @@ def call(result: object, signals: list[int], is_stopping: bool = False) -> Evalu
 
     def function(record):
         records.append(record)
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return result
 
@@ -45,6 +45,13 @@ def call(result: object, signals: list[int], is_stopping: bool = False) -> Evalu
     return callback
 
 
+def test_what_else_it_returns_is_said_once(signals, caplog):
+    callback = call(1, signals)
+    callback.write([Scalars(8, "learner_steps", ROW)] * 2)
+    assert not signals and not callback.reason
+    assert caplog.text.count("returned 1, which has no effect") == 1
+
+
 @pytest.mark.parametrize(("result", "is_over"), [(True, True), (False, False), (None, False)])
 def test_true_ends_the_run(result, is_over, signals):
     callback = call(result, signals)
@@ -52,8 +59,8 @@ def test_true_ends_the_run(result, is_over, signals):
     assert bool(callback.reason) == is_over and callback.error is None
 
 
-def test_an_error_ends_the_run_and_is_kept(signals):
-    error = ZeroDivisionError("mine")
+@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), SystemExit(1), KeyboardInterrupt()])
+def test_an_error_ends_the_run_and_is_kept(error, signals):
     callback = call(error, signals)
     assert (signals, callback.error, callback.reason) == ([signal.SIGINT], error, "")
 

@@ -134,3 +134,8 @@ def test_names_as_tasks_have_them():
     assert by_id.rows["observations"] == "float32 [4]"
     by_name = check(f"{__name__}:Sampler", num_steps=20, length=3)
     assert "lengths 3 (3 to 3)" in by_name.rows["episodes"]
+
+
+def test_an_environment_that_is_made_takes_no_arguments():
+    with pytest.raises(ValueError, match=r"kwargs is \{'length': 3\}"):
+        check(Sampler(), length=3)

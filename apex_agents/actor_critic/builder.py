@@ -30,7 +30,8 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, check_observations
+from apex_agents.networks.torso_choice import check_observations
+from apex_agents.own_torso import TorsoFn
 from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import DataFlow

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
 
 
@@ -23,6 +23,8 @@ class ActorCriticConfig:
       conv_channels: channels of each convolution of 'conv'.
       conv_kernel_sizes: side length of its square kernels; there is no padding.
       conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
       frame_stack: frames per observation, 0 if they are not stacked.
@@ -52,6 +54,7 @@ class ActorCriticConfig:
     conv_channels: ConvSizes = (16,)
     conv_kernel_sizes: ConvSizes = (3,)
     conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
     mlp_hidden_sizes: MLPSizes = (64, 64)
     frame_stack: NonNegativeInt = 4
     hidden_size: Annotated[int, Field(ge=0, le=10_000)] = 256

@@ -9,7 +9,8 @@ from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.legal_actions import mask_values
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, make_torso
+from apex_agents.networks.torso_choice import make_torso
+from apex_agents.own_torso import TorsoFn
 
 
 def make_network(

@@ -11,7 +11,8 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
-from apex_agents.networks.torso_choice import TorsoFn, is_own_torso, require_no_normalized_images
+from apex_agents.networks.torso_choice import require_no_normalized_images
+from apex_agents.own_torso import TorsoFn, is_own_torso
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.transitions import make_layout
 

@@ -14,8 +14,8 @@ from apex_agents.learning.distributions import ReturnDistribution, expected_valu
 from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, is_own_torso, make_own_torso
 from apex_agents.networks.torsos import PartsTorso, VectorTorso, fitting_convolutions
+from apex_agents.own_torso import TorsoFn, is_own_torso, make_own_torso
 from apex_agents.torso_config import require_torso
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG

@@ -12,12 +12,8 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.networks.torso_choice import (
-    TorsoFn,
-    check_observations,
-    is_own_torso,
-    require_no_normalized_images,
-)
+from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
+from apex_agents.own_torso import TorsoFn, is_own_torso
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.transitions import make_layout

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
 
 _ADAM, _RMSPROP = ReadWith("optimizer", ("adam",)), ReadWith("optimizer", ("rmsprop",))
@@ -29,6 +29,8 @@ class ApexDQNConfig:
         on have the convolutions of DQN, unless one of these three fields is set.
       conv_kernel_sizes: side length of its square kernels; there is no padding.
       conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
       head: output of the two streams for each action: 'dueling', its value (the paper), or
@@ -68,6 +70,7 @@ class ApexDQNConfig:
     conv_channels: ConvSizes = (16,)
     conv_kernel_sizes: ConvSizes = (3,)
     conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
     mlp_hidden_sizes: MLPSizes = (256,)
     head: Literal["dueling", "quantile"] = "dueling"
     num_quantiles: Annotated[int, Field(ge=1, le=1_000), ReadWith("head", ("quantile",))] = 32

@@ -10,7 +10,8 @@ from apex_agents.legal_actions import LegalActions
 from apex_agents.networks.dueling import DuelingHead
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, make_torso
+from apex_agents.networks.torso_choice import make_torso
+from apex_agents.own_torso import TorsoFn
 
 
 def make_network(

@@ -6,6 +6,7 @@ false. Floats are left as they are.
 """
 
 import math
+import re
 
 import numpy as np
 import sonnet as snt
@@ -84,6 +85,11 @@ def part_specs(spec: EnvironmentSpec) -> list[EnvironmentSpec]:
     """Return a specification for each part of the observations, `spec` itself if they have none."""
     parts = getattr(spec.observations, "parts", ())
     return [spec._replace(observations=part) for part in parts] or [spec]
+
+
+def part_name(spec: EnvironmentSpec) -> str:
+    """Return the name of a part: its key, or its keys with dots between them."""
+    return ".".join(re.findall(r"\['?(.*?)'?\]", spec.observations.name))
 
 
 def is_image(spec: EnvironmentSpec) -> bool:

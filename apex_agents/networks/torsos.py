@@ -6,7 +6,8 @@ Within `computing_in(tf.bfloat16)` the decorated methods compute in bfloat16, fr
 float32.
 """
 
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 
 import sonnet as snt
 import tensorflow as tf
@@ -16,6 +17,7 @@ from apex_agents.networks.observations import (
     has_images,
     is_image,
     largest_byte,
+    part_name,
     part_specs,
     to_image,
     to_parts,
@@ -115,6 +117,7 @@ class PartsTorso(snt.Module):
     """Torsos of all parts of observations, side by side, then fully connected layers.
 
     Images pass convolutions, unless they are too small. Those with four axes are stacks of frames.
+    All other parts are taken as they are, unless they have torsos of their own.
     """
 
     def __init__(
@@ -123,13 +126,16 @@ class PartsTorso(snt.Module):
         hidden_sizes: Sequence[int],
         spec: EnvironmentSpec,
         dtype: tf.DType = tf.float32,
+        own_torsos: Mapping[str, tf.Module] = types.MappingProxyType({}),
         name: str | None = None,
     ):
-        """Make the layers; see `ConvTorso`."""
+        """Make the layers; see `ConvTorso`. `own_torsos` are by the names of their parts."""
         super().__init__(name=name)
         self._spec = spec
         self._torsos = [
-            ConvTorso(convolutions, (), part, _stack_of(part), dtype, name=f"part_{i}")
+            own_torsos[part_name(part)]
+            if part_name(part) in own_torsos
+            else ConvTorso(convolutions, (), part, _stack_of(part), dtype, name=f"part_{i}")
             if _can_convolve(convolutions, part, _stack_of(part))
             else VectorTorso((), part, dtype, name=f"part_{i}")
             for i, part in enumerate(part_specs(spec), 1)

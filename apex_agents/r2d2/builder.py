@@ -12,12 +12,8 @@ from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.acting.sequence_adder import ActedStep, SequenceAdder
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.networks.torso_choice import (
-    TorsoFn,
-    check_observations,
-    is_own_torso,
-    require_no_normalized_images,
-)
+from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
+from apex_agents.own_torso import TorsoFn, is_own_torso
 from apex_agents.precision import compute_dtype
 from apex_agents.r2d2.config import CORES, R2D2Config
 from apex_agents.r2d2.learning import R2D2Update, make_td_priority_fn

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
 CORES = ("lstm", "gru", "none")
@@ -36,6 +36,8 @@ class R2D2Config:
       conv_channels: channels of each convolution of 'conv'.
       conv_kernel_sizes: side length of its square kernels; there is no padding.
       conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
       core: recurrent core: 'lstm' (the paper), 'gru', 'none', a network without a memory, or
@@ -82,6 +84,7 @@ class R2D2Config:
     conv_channels: ConvSizes = (16,)
     conv_kernel_sizes: ConvSizes = (3,)
     conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
     mlp_hidden_sizes: MLPSizes = (256,)
     core: Annotated[str, name_or_function(*CORES)] = "lstm"
     core_size: Annotated[int, Field(ge=1, le=10_000), ReadWith("core", ("lstm", "gru"))] = 512

@@ -12,7 +12,8 @@ from apex_agents.legal_actions import mask_values
 from apex_agents.networks.dueling import DuelingHead
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, make_torso
+from apex_agents.networks.torso_choice import make_torso
+from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.replay.sequences import Steps
 from apex_agents.user_code import find_function

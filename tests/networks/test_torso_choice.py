@@ -13,7 +13,9 @@ import sonnet as snt
 import tensorflow as tf
 from gymnasium import spaces
 
+from apex_agents import user_code
 from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.actor_critic.networks import make_network as make_actor_critic
 from apex_agents.checks import torso_warning
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -22,7 +24,11 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.networks.torso_choice import fit_torso, is_own_torso, make_own_torso
+from apex_agents.networks.observations import to_vector
+from apex_agents.networks.torso_choice import fit_torso
+from apex_agents.own_torso import is_own_torso, make_own_torso
+from apex_agents.r2d2.builder import R2D2Builder
+from apex_agents.r2d2.config import R2D2Config
 
 AUTO = ApexDQNConfig(torso="auto", frame_stack=0, mlp_hidden_sizes=(32,), stream_hidden_size=16)
 DQN, SMALL = ((32, 64, 64), (8, 4, 3), (4, 2, 1)), ((16,), (3,), (1,))
@@ -83,6 +89,69 @@ def test_values_depend_on_each_part(key):
     batch = [convert(observation), convert({**observation, key: other[key]})]
     values = network(tf.constant(np.stack(batch))).numpy()
     assert np.abs(values[0] - values[1]).max() > 1e-4
+
+
+class Camera(snt.Module):
+    """A user's torso of images."""
+
+    def __init__(self, spec: EnvironmentSpec):
+        super().__init__()
+        assert spec.observations.shape == (7, 7, 3)
+        self._layers = snt.Sequential([lambda pixels: to_vector(pixels, spec), snt.Linear(5)])
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        assert observations.dtype == tf.uint8
+        return self._layers(observations)
+
+
+@pytest.fixture
+def camera(monkeypatch):
+    monkeypatch.setitem(user_code.kept, "nets:make_camera", lambda spec, config: Camera(spec))
+    return "nets:make_camera"
+
+
+@pytest.mark.parametrize("space", [MINIGRID, spaces.Dict({"robot": MINIGRID, "b": VECTOR})])
+def test_parts_may_have_torsos_of_their_own(camera, space):
+    prefix = "robot." if "robot" in space.spaces else ""
+    torsos = {f"{prefix}image": camera, f"{prefix}direction": "mlp"}
+    spec = make_spec(space)
+    network = ApexDQNBuilder(dataclasses.replace(AUTO, part_torsos=torsos)).make_networks(spec)
+    shapes = {v.name: v.shape.as_list() for v in network.trainable_variables}
+    assert len(shapes) == len(network.trainable_variables)
+    inputs = [shape[0] for shape in shapes.values() if len(shape) == 2]
+    # The pixels, the directions, then all of them: 5 of the camera, 32, and what is left.
+    assert 7 * 7 * 3 in inputs and 4 in inputs and 5 + 32 + (4 if prefix else 0) in inputs
+    assert not any("conv" in name for name in shapes)
+
+
+def test_all_agents_have_torsos_of_parts(camera):
+    spec = make_spec(MINIGRID)
+    settings: Any = {"torso": "auto", "frame_stack": 0, "part_torsos": {"image": camera}}
+    for network in (
+        ApexDQNBuilder(ApexDQNConfig(**settings)).make_networks(spec),
+        R2D2Builder(R2D2Config(**settings)).make_networks(spec),
+        make_actor_critic(A2CConfig(**settings), spec),
+    ):
+        assert any(v.shape == [7 * 7 * 3, 5] for v in network.trainable_variables)
+
+
+def test_parts_without_images_may_have_torsos(camera):
+    space = spaces.Dict({"a": VECTOR, "b": PLACE})
+    config = dataclasses.replace(AUTO, part_torsos={"b": "mlp"}, mlp_hidden_sizes=(6,))
+    network = ApexDQNBuilder(config).make_networks(make_spec(space))
+    num_places = spaces.flatdim(PLACE)
+    shapes = [v.shape.as_list() for v in network.trainable_variables]
+    assert [num_places, 6] in shapes and [spaces.flatdim(VECTOR) + 6, 6] in shapes
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [(MINIGRID, "'camera'.*'direction', 'image'"), (VECTOR, "observations have no parts")],
+)
+def test_an_unknown_part_is_refused(camera, space, words):
+    config = dataclasses.replace(AUTO, part_torsos={"camera": camera})
+    with pytest.raises(ValueError, match=f"agent.part_torsos.*{words}"):
+        ApexDQNBuilder(config).make_networks(make_spec(space))
 
 
 def test_convolutions_of_the_users_are_kept():
