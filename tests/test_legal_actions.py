@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,9 +11,11 @@ import onnxruntime
 import pytest
 import sonnet as snt
 import tensorflow as tf
-from gymnasium import spaces
+from gymnasium import spaces, vector
+from gymnasium.vector.utils import batch_space
 from tiny_runs import make_run
 
+from apex_agents.acting.actor import ApexActor, run_in_lock_step
 from apex_agents.acting.policy import EpsilonGreedy
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
@@ -25,6 +28,7 @@ from apex_agents.environments import (
     EnvironmentConfig,
     EnvironmentSpec,
     MaskedObservationSpec,
+    make_vector_environment,
     restart_batch,
 )
 from apex_agents.environments.actions import DiscreteActions
@@ -177,6 +181,48 @@ def test_no_policy_takes_an_illegal_action(name):
         output = policy(restart_batch(observe(*masks.astype(int).tolist())))
         assert masks[[0, 1], output.action].all()
         assert np.all(np.abs(output.value) < 100) and np.all(np.abs(output.q_taken) < 100)
+
+
+class Mostly(vector.VectorEnv):
+    """Of 20 actions two are legal in a state, drawn anew; an illegal one is an error."""
+
+    def __init__(self, num_envs: int):
+        self.num_envs, self._random = num_envs, np.random.default_rng(0)
+        self.single_observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.single_action_space = spaces.Discrete(20)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        return self._observe()
+
+    def step(self, actions):
+        assert self._masks[np.arange(self.num_envs), actions].all()
+        observation, info = self._observe()
+        never = np.zeros(self.num_envs, bool)
+        return observation, np.ones(self.num_envs), never, never, info
+
+    def _observe(self):
+        ranks = self._random.random([self.num_envs, 20]).argsort(axis=1)
+        self._masks = (ranks < 2).astype(np.int8)
+        observation = self._random.uniform(-1, 1, [self.num_envs, 2]).astype(np.float32)
+        return observation, {"action_mask": self._masks}
+
+
+@pytest.mark.parametrize("name", ["dqn", "r2d2", "a2c"])
+def test_of_100_000_actions_not_one_is_illegal(name):
+    num_envs = 500
+    config = EnvironmentConfig("function", "mostly")
+    environment = make_vector_environment(config, num_envs, 0, environment_fn=Mostly)
+    spec = environment.spec
+    if name == "a2c":
+        network = make_actor_critic(A2CConfig(torso="mlp", frame_stack=0), spec)
+        policy: Any = SoftmaxPolicy(network, 0)
+    else:
+        builder = make_dqn() if name == "dqn" else R2D2Builder(make_r2d2_config())
+        policy = builder.make_policy(spec, range(num_envs), num_envs, 0)
+    actor = ApexActor(policy)
+    for _ in itertools.islice(run_in_lock_step(environment, actor), 100_000 // num_envs):
+        pass
 
 
 def test_entropy_and_probabilities_are_over_the_legal_actions():
