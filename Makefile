@@ -8,7 +8,7 @@ UV_PYTHON := .uv/$(UV_VERSION)/bin/python
 UV := .uv/$(UV_VERSION)/bin/uv
 # Launchpad's last wheel is for Python 3.10. Its compiled parts are those of Courier, which is not
 # used, so that the wheel serves 3.11 under another tag.
-LAUNCHPAD := dm-launchpad==0.5.0
+LAUNCHPAD := $(shell grep '^dm-launchpad==' requirements.txt)
 LAUNCHPAD_WHEELS := .uv/launchpad
 PYTHON := .venv/bin/python
 # Tests read pages and cards, whose characters not every locale has.
@@ -103,8 +103,9 @@ format: $(INSTALLED) ## Format the code and fix what ruff can fix.
 	@$(PYTHON) -m ruff format --quiet .
 	@$(PYTHON) -m ruff check --fix --quiet .
 
+# Pins for the oldest Python serve the newer one: what it does not need is small.
 pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
-	@$(UV) pip compile --quiet --universal --python-version 3.10 --extra dev --extra docs \
+	@$(UV) pip compile --quiet --python-version 3.10 --extra dev --extra docs \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 dist: $(INSTALLED) ## Build the source archive and the wheel into dist/.
@@ -124,7 +125,7 @@ $(UV):
 	  uv==$(UV_VERSION)
 
 $(LAUNCHPAD_WHEELS)/.tagged: | $(UV)
-	@$(UV_PYTHON) -m pip install --quiet --disable-pip-version-check wheel==0.45.1
+	@$(UV_PYTHON) -m pip install --quiet --disable-pip-version-check wheel==0.48.0
 	@$(UV_PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps --dest $(@D) \
 	  --only-binary=:all: --python-version 3.10 $(LAUNCHPAD)
 	@$(UV_PYTHON) -m wheel tags --python-tag cp311 --abi-tag cp311 $(@D)/*-cp310-*.whl >/dev/null
@@ -132,7 +133,8 @@ $(LAUNCHPAD_WHEELS)/.tagged: | $(UV)
 
 # Compiled here once: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
 # would compile TensorFlow anew (4.4 s instead of 1.5 s per import).
-$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) $(MOVED) | $(UV) $(LAUNCHPAD_WHEELS)/.tagged
+$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) $(MOVED) | $(UV) \
+  $(LAUNCHPAD_WHEELS)/.tagged
 	@echo "Installing the packages of requirements.txt into .venv ..."
 	@for version in $$(cat .python-version); do \
 	  test -x $(PYTHON) || $(MAKE_VENV) --no-python-downloads --python $$version 2>/dev/null; done; \
