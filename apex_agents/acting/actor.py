@@ -137,8 +137,16 @@ class ApexActor(core.Actor):
             return
         value = np.zeros(len(is_last), np.float32)
         if timestep.discount[is_last].any():  # Else all of them terminated.
-            value = self._policy.value(timestep)
+            value = self._find_value(timestep)
         self._record(output._replace(q_taken=value, value=value), np.flatnonzero(is_last))
+
+    def _find_value(self, timestep: dm_env.TimeStep) -> np.ndarray:
+        policy: Any = self._policy
+        if hasattr(policy, "value"):
+            return policy.value(timestep)
+        if self._output.state:
+            raise TypeError(f"{type(policy).__name__} has a memory; it needs the method `value`.")
+        return policy(timestep).value
 
     def _record(self, output: PolicyOutput, rows: Iterable[int] | None = None) -> None:
         for i in range(len(self._adders)) if rows is None else rows:

@@ -38,7 +38,9 @@ class Policy(Protocol):
 
     A policy may remember something of each episode, such as a recurrent state or the previous
     action. It keeps this itself and begins anew in the rows that are FIRST. So the output at LAST,
-    of which only the value counts, changes nothing for the next episode.
+    of which only the value counts, changes nothing for the next episode. A policy with memory has a
+    method `value(timestep)`, too, that returns the value alone and remembers nothing: environments
+    that begin the next episodes in the lock-step of an end need it.
 
     Attributes:
       variables: variables to keep up to date, by the names under which they are published.
@@ -59,13 +61,6 @@ class Policy(Protocol):
 
         Returns:
           New arrays.
-        """
-        ...
-
-    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
-        """Return `PolicyOutput.value` for the next time step, `[E]`, and remember nothing of it.
-
-        Environments that begin the next episodes in the lock-step of an end need it.
         """
         ...
 

@@ -36,6 +36,3 @@ class SoftmaxPolicy:
             logits = logits + self._random.gumbel(size=logits.shape)
         action = logits.argmax(axis=-1).astype(np.int32)
         return PolicyOutput(action=action, q_taken=value, value=value)
-
-    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
-        return self._evaluate(timestep.observation)[1].numpy()

@@ -108,7 +108,7 @@ class Worker(core.Actor):
         """Put first steps into the rows of last ones, whose values become rewards."""
         is_last, value = ends.step_type == _LAST, 0.0
         if ends.discount[is_last].any():  # Else all of them terminated.
-            value = self._config.discount * ends.discount * self._policy.value(ends)
+            value = self._config.discount * ends.discount * self._policy(ends).value
         return dm_env.TimeStep(
             step_type=np.where(is_last, dm_env.StepType.MID, ends.step_type),
             reward=np.where(is_last, ends.reward + value, ends.reward),

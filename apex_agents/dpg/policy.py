@@ -60,6 +60,3 @@ class GaussianNoisePolicy:
     def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
         output = self._evaluate(timestep.observation)
         return PolicyOutput(*[tensor.numpy() for tensor in output])
-
-    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
-        return self(timestep).value

@@ -1,7 +1,6 @@
 """The policy of Ape-X DQN: epsilon-greedy, with a separate epsilon in each environment."""
 
 import dm_env
-import numpy as np
 
 from apex_agents.acting.policy import EpsilonGreedy, PolicyOutput
 
@@ -16,6 +15,3 @@ class EpsilonGreedyPolicy(EpsilonGreedy):
         q_values = self._evaluate(timestep.observation).numpy()
         action, q_taken = self._choose(q_values)
         return PolicyOutput(action=action, q_taken=q_taken, value=q_values.max(axis=-1))
-
-    def value(self, timestep: dm_env.TimeStep) -> np.ndarray:
-        return self._evaluate(timestep.observation).numpy().max(axis=-1)

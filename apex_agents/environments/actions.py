@@ -233,7 +233,8 @@ def convert_actions(space: spaces.Space) -> Actions:
 class EnvironmentUnits:
     """A `VectorEnvironment` that is stepped with actions in the units of the environment.
 
-    A step of environments that begin episodes at once has their FIRST rows in place of the LAST.
+    A step of environments that begin episodes at once has their FIRST rows in place of the LAST,
+    with the rewards of the latter.
     """
 
     def __init__(self, environment: VectorEnvironment):
@@ -245,7 +246,7 @@ class EnvironmentUnits:
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         timestep = self._environment.step(self._actions.to_agent(actions))
         begun = self._environment.begin_episodes()
-        return timestep if begun is None else begun
+        return timestep if begun is None else begun._replace(reward=timestep.reward)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)

@@ -75,8 +75,10 @@ class BatchedEnvironment(VectorEnvironment):
         found = find_mask(self._space, self._actions, action_mask, lambda: info)
         self._observed, self._convert_row = found or convert_observations(self._space)
         self.spec = EnvironmentSpec(self._observed, self._actions)
+        self._mask_in_info = getattr(self._observed, "in_info", False)
         self._metrics = [InfoMetrics(metrics) for _ in range(self.num_envs)]
         self.metric_names = self._metrics[0].names
+        self._has_metrics = False  # Whether info ever had one.
         self._finished: list[Episode] = []
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, int)
         self._is_over = np.zeros(self.num_envs, bool)
@@ -113,6 +115,11 @@ class BatchedEnvironment(VectorEnvironment):
         if self._mode == vector.AutoresetMode.SAME_STEP:
             observations = self._convert_same_step(observation, info, *ends)
         else:
+            if "final_obs" in info:
+                raise ValueError(
+                    f"info has 'final_obs', as with SAME_STEP, but its metadata[{_MODE!r}] is "
+                    f"{self._mode}"
+                )
             observations = self._convert(observation, info, ends[0])
             self._add_metrics(info, ~is_first)
         rows = self._make_rows(observations, is_first, reward, *ends)
@@ -194,18 +201,27 @@ class BatchedEnvironment(VectorEnvironment):
         self._add_metrics(info, ~is_over)
         if not is_over.any():
             return self._next_observations
-        final, final_info = info.get("final_obs"), info.get("final_info", {})
+        final, final_info = info.get("final_obs"), info.get("final_info")
         if final is None:
             raise ValueError(
                 "its autoreset mode is SAME_STEP, but info has no 'final_obs', the observations at "
                 "the ends of episodes"
             )
+        if final_info is None and not (self._has_metrics or self._mask_in_info):
+            final_info = {}
+        if not isinstance(final_info, Mapping):
+            raise ValueError(
+                "its autoreset mode is SAME_STEP, so that info['final_info'] has to be a dict of "
+                f"arrays, info at the ends of episodes; it is a {type(final_info).__name__}"
+            )
         self._add_metrics(final_info, is_over)
         if not isinstance(final, np.ndarray):
             final = list(iterate(self._environment.observation_space, final))
-        converted = self._next_observations.copy()
+        converted, is_box = self._next_observations.copy(), isinstance(self._space, spaces.Box)
         for i in np.flatnonzero(is_over):
-            converted[i] = self._convert_one(i, final[i], final_info, terminated)
+            # NumPy makes an array of objects of arrays if all episodes end at once.
+            row = np.asarray(final[i], self._space.dtype) if is_box else final[i]
+            converted[i] = self._convert_one(i, row, final_info, terminated)
         return converted
 
     def _reset_rows(self, rows: np.ndarray) -> np.ndarray:
@@ -213,17 +229,21 @@ class BatchedEnvironment(VectorEnvironment):
         with self._in_reset:
             first, info = self._environment.reset(options={"reset_mask": rows.copy()})
         newest, nothing = self._newest.observation, np.zeros_like(rows)
-        if isinstance(self._observed, MaskedObservationSpec):  # The others have no masks now.
-            observations = newest.copy()
+        spec = self._observed
+        if self._mask_in_info:  # The masks of the others are not there now, and stay the same.
             own = list(iterate(self._environment.observation_space, first))
+            kept = np.stack([self._convert_row(row) for row in own])
+            before = spec.split(newest)[0]
+            observations = newest.copy()
             for i in np.flatnonzero(rows):
                 observations[i] = self._convert_one(i, own[i], info, nothing)
-            return observations
-        observations = self._convert(first, info, nothing)
-        if not np.array_equal(observations[~rows], newest[~rows]):
+        else:
+            observations = kept = self._convert(first, info, nothing)
+            before = newest
+        if not np.array_equal(kept[~rows], before[~rows]):
             raise ValueError(
-                "its autoreset mode is DISABLED, but reset(options={'reset_mask': ...}) changed "
-                "environments outside of the mask"
+                "its autoreset mode is DISABLED, but reset(options={'reset_mask': ...}) returns "
+                "other observations for environments outside of the mask than the step before"
             )
         return observations
 
@@ -259,6 +279,8 @@ class BatchedEnvironment(VectorEnvironment):
 
     def _add_metrics(self, info: Mapping[str, Any], rows: np.ndarray) -> None:
         everywhere = np.ones(self.num_envs, bool)
-        for key in self._metrics[0].keys & info.keys():
+        found = self._metrics[0].keys & info.keys()
+        self._has_metrics |= bool(found)
+        for key in found:
             for i in np.flatnonzero(rows & info.get(f"_{key}", everywhere)):
                 self._metrics[i].add({key: info[key][i]})

@@ -6,6 +6,7 @@ import itertools
 
 import dm_env
 import numpy as np
+import pytest
 from acme import EnvironmentLoop
 from acme.utils import loggers
 from dm_env import specs
@@ -169,6 +170,17 @@ def test_episodes_begin_at_once():
         (LAST, 9, (89, 4)),
     ]
     assert adders[1].rows[-1][-1] == 8999
+
+
+def test_a_policy_with_a_memory_needs_a_value_that_changes_none():
+    class Forgetful(DigitPolicy):
+        value = property()
+
+    environment = AtOnce([Digits("123", "45")])
+    steps = run_in_lock_step(environment, ApexActor(Forgetful(1), [RecordingAdder()]))
+    with pytest.raises(TypeError, match="Forgetful has a memory; it needs the method `value`"):
+        for _ in range(4):
+            next(steps)
 
 
 class Failing(Digits):

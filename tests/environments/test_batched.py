@@ -153,19 +153,99 @@ def with_metadata(metadata: dict[str, Any], make: Any = make_cartpoles) -> Any:
     ("mode", "words"),
     [
         (vector.AutoresetMode.SAME_STEP, "info has no 'final_obs'"),
-        (vector.AutoresetMode.DISABLED, "changed environments outside of the mask"),
+        (vector.AutoresetMode.DISABLED, "for environments outside of the mask"),
     ],
 )
 def test_a_mode_that_is_not_kept_is_an_error(mode, words):
-    class ResetsAll(vector.VectorWrapper):
-        def reset(self, *, seed=None, options=None):
-            return self.env.reset(seed=seed)
-
     environment = make_batch(
         with_metadata({"autoreset_mode": mode}, lambda num_envs: ResetsAll(make_disabled(num_envs)))
     )
     with pytest.raises(ValueError, match=words):
         play_each(environment, 30)
+
+
+def test_an_environment_that_resets_sooner_than_it_says_is_an_error():
+    mode = {"autoreset_mode": vector.AutoresetMode.NEXT_STEP}
+    environment = make_batch(with_metadata(mode, make_same_step))
+    with pytest.raises(ValueError, match="info has 'final_obs', as with SAME_STEP"):
+        play_each(environment, 30)
+
+
+class ResetsAll(vector.VectorWrapper):
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(seed=seed)
+
+
+def test_a_reset_of_others_is_an_error_with_masks_too():
+    class Apart(Masked):
+        """Ends after a step, every other one of them."""
+
+        number = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            Apart.number += 1
+            self._length = 1 + Apart.number % 2
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, self._step == self._length, False, info
+
+    many = batch_of(Apart, "Disabled")
+    environment = make_batch(lambda num_envs: ResetsAll(many(num_envs)))
+    environment.reset()
+    environment.step(np.zeros(NUM_ENVS, np.int32))
+    with pytest.raises(ValueError, match="for environments outside of the mask"):
+        environment.begin_episodes()
+
+
+class Finals(vector.VectorWrapper):
+    """Gives the ends of episodes in the ways that batched simulators have."""
+
+    def __init__(self, environment: vector.VectorEnv, **finals: Any):
+        super().__init__(environment)
+        self._finals = finals
+
+    def step(self, actions):
+        *rest, info = self.env.step(actions)
+        if "final_obs" in info:
+            info = {**info, **{key: make(info) for key, make in self._finals.items()}}
+        return *rest, info
+
+
+def make_finals(make: Any, **finals: Any) -> VectorEnvironment:
+    many = batch_of(make, "SameStep")
+    return make_batch(lambda num_envs: Finals(many(num_envs), **finals), metrics=("x",))
+
+
+@pytest.mark.parametrize(
+    "final_obs",
+    [
+        lambda info: np.stack(info["final_obs"]),  # All end at once.
+        lambda info: np.array(list(info["final_obs"]), object),
+        lambda info: list(info["final_obs"]),
+    ],
+)
+def test_final_observations_may_have_any_form(final_obs):
+    class Ends(Masked):
+        def _observe(self):
+            return np.full(2, self._step, np.float32)
+
+    environment = make_finals(Ends, final_obs=final_obs)
+    environment.reset()
+    for action in (0, 1, 1):
+        timestep = environment.step(np.full(NUM_ENVS, action, np.int32))
+    assert timestep.observation[:, 0].tolist() == [3.0] * NUM_ENVS
+
+
+@pytest.mark.parametrize("final_info", [None, np.array([{}] * NUM_ENVS, object)])
+@pytest.mark.parametrize("make", [Masked, Reports])
+def test_info_at_the_end_is_not_lost_in_silence(make, final_info):
+    environment = make_finals(make, final_info=lambda info: final_info)
+    environment.reset()
+    with pytest.raises(ValueError, match=r"info\['final_info'\] has to be a dict of arrays"):
+        for action in (0, 1, 1):
+            environment.step(np.full(NUM_ENVS, action, np.int32))
 
 
 def test_truncations_and_terminations_have_their_discounts():
