@@ -4,7 +4,7 @@
 #   docker run --init --rm --interactive --tty apex_agents              # make train
 #   docker run --init --rm apex_agents make test
 #   docker run --init --rm --volume "$PWD/runs:/apex_agents/runs" apex_agents make train-dpg
-FROM python:3.10-slim
+FROM python:3.11-slim
 
 # The two libraries draw control tasks for videos.
 RUN apt-get update \

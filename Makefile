@@ -1,13 +1,19 @@
 # Everything runs in .venv, which the first target that needs it makes. A machine needs Python 3
-# with venv and pip, make and git. uv is installed for this folder alone (in .uv): it takes a Python
-# 3.10 it finds on the machine and downloads one otherwise.
+# with venv and pip, make and git. uv is installed for this folder alone (in .uv): it takes the first
+# Python of .python-version that it finds on the machine, and downloads one if there is none.
 
 UV_VERSION := 0.13.8
 PYTHON3 ?= python3
+UV_PYTHON := .uv/$(UV_VERSION)/bin/python
 UV := .uv/$(UV_VERSION)/bin/uv
+# Launchpad's last wheel is for Python 3.10. Its compiled parts are those of Courier, which is not
+# used, so that the wheel serves 3.11 under another tag.
+LAUNCHPAD := $(shell grep '^dm-launchpad==' requirements.txt)
+LAUNCHPAD_WHEELS := .uv/launchpad
 PYTHON := .venv/bin/python
 # Tests read pages and cards, whose characters not every locale has.
 export PYTHONUTF8 := 1
+MAKE_VENV := $(UV) venv --quiet --seed .venv
 INSTALLED := .venv/.installed
 # Where this package was installed from: .venv holds the path, and has to be made anew in a copy.
 MOVED := $(shell made_in=$$(cat .venv/lib/python*/site-packages/_apex_agents.pth 2>/dev/null); \
@@ -97,8 +103,9 @@ format: $(INSTALLED) ## Format the code and fix what ruff can fix.
 	@$(PYTHON) -m ruff format --quiet .
 	@$(PYTHON) -m ruff check --fix --quiet .
 
+# Pins for the oldest Python serve the newer one: what it does not need is small.
 pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
-	@$(UV) pip compile --quiet --python-version "$$(cat .python-version)" --extra dev --extra docs \
+	@$(UV) pip compile --quiet --python-version 3.10 --extra dev --extra docs \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 dist: $(INSTALLED) ## Build the source archive and the wheel into dist/.
@@ -114,17 +121,28 @@ $(UV):
 	  echo "error: needs a $(PYTHON3) with venv and pip (Debian, Ubuntu: apt install python3-venv)" >&2; \
 	  exit 1; }
 	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.uv/$(UV_VERSION)"
-	@.uv/$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(UV_PYTHON) -m pip install --quiet --disable-pip-version-check \
 	  uv==$(UV_VERSION)
+
+$(LAUNCHPAD_WHEELS)/.tagged: | $(UV)
+	@$(UV_PYTHON) -m pip install --quiet --disable-pip-version-check wheel==0.48.0
+	@$(UV_PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps --dest $(@D) \
+	  --only-binary=:all: --python-version 3.10 $(LAUNCHPAD)
+	@$(UV_PYTHON) -m wheel tags --python-tag cp311 --abi-tag cp311 $(@D)/*-cp310-*.whl >/dev/null
+	@touch $@
 
 # Compiled here once: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
 # would compile TensorFlow anew (4.4 s instead of 1.5 s per import).
-$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) $(MOVED) | $(UV)
+$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) $(MOVED) | $(UV) \
+  $(LAUNCHPAD_WHEELS)/.tagged
 	@echo "Installing the packages of requirements.txt into .venv ..."
-	@test -x $(PYTHON) || $(UV) venv --quiet --seed --python "$$(cat .python-version)" .venv || { \
-	  echo "error: uv made no environment with Python $$(cat .python-version); see above" >&2; \
-	  exit 1; }
-	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
+	@for version in $$(cat .python-version); do \
+	  test -x $(PYTHON) || $(MAKE_VENV) --no-python-downloads --python $$version 2>/dev/null; done; \
+	version=$$(head -n 1 .python-version); \
+	test -x $(PYTHON) || $(MAKE_VENV) --python $$version || { \
+	  echo "error: uv made no environment with Python $$version; see above" >&2; exit 1; }
+	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) \
+	  --find-links $(LAUNCHPAD_WHEELS) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
 	@touch $@

@@ -1,5 +1,7 @@
 """Answer `import courier` with stand-ins, so that Launchpad and Acme import on TensorFlow 2.15.
 
+Where Launchpad is missing, say how it is installed.
+
 Launchpad's wheel carries Courier as C++ built for TensorFlow 2.8; loading it with TensorFlow 2.15
 dies with an undefined symbol. apex_agents makes no remote calls through Courier (Reverb is its
 only server), but `import launchpad` imports it always. The .pth file beside this module imports it
@@ -12,6 +14,12 @@ _MESSAGE = (
     "apex_agents does not use Courier, and the Courier in Launchpad's wheel does not load with this"
     " TensorFlow; use reverb.Client, lp.ReverbNode and lp.PyNode instead."
 )
+_MISSING = """Launchpad is not installed. Its last wheel is for Python 3.10, where
+`pip install dm-launchpad==0.5.0` is enough; on Python 3.11 it serves under another tag:
+
+  pip download --no-deps --only-binary=:all: --python-version 3.10 dm-launchpad==0.5.0
+  pip install wheel && wheel tags --python-tag cp311 --abi-tag cp311 dm_launchpad-0.5.0-cp310-*.whl
+  pip install dm_launchpad-0.5.0-cp311-*.whl"""
 
 
 def _refuse(*args, **kwargs):
@@ -43,4 +51,16 @@ class _CourierFinder:
             module.list_methods = _refuse
 
 
+class _MissingLaunchpadFinder:
+    """Finder that is asked last, when there is no Launchpad."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        """Raise an error that says how to install Launchpad; return None for all else."""
+        if name != "launchpad":
+            return None
+        raise ModuleNotFoundError(_MISSING, name=name)
+
+
 sys.meta_path.insert(0, _CourierFinder)
+sys.meta_path.append(_MissingLaunchpadFinder)

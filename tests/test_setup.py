@@ -125,6 +125,10 @@ def test_wheel_install_has_the_shim_active(wheel, tmp_path):
     python = str(tmp_path / "env" / "bin" / "python")
     _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))
     assert _run(python, "-c", REFUSALS, cwd=tmp_path).split() == ["refused"]
+    program = "import launchpad.nodes"
+    missing = subprocess.run([python, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert missing.returncode == 1
+    assert "wheel tags --python-tag cp311 --abi-tag cp311" in missing.stderr
 
 
 @pytest.mark.parametrize("file", ["requirements.txt", "benchmarks/peers/requirements.txt"])
@@ -207,6 +211,9 @@ def checkout(tmp_path) -> pathlib.Path:
     uv.chmod(0o755)
     for name in ("Makefile", "requirements.txt", "pyproject.toml", ".python-version"):
         shutil.copy(ROOT / name, folder)
+    launchpad = folder / ".uv" / "launchpad" / ".tagged"
+    launchpad.parent.mkdir()
+    launchpad.touch()
     return folder
 
 

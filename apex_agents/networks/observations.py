@@ -89,7 +89,7 @@ def part_specs(spec: EnvironmentSpec) -> list[EnvironmentSpec]:
 
 def part_name(spec: EnvironmentSpec) -> str:
     """Return the name of a part: its key, or its keys with dots between them."""
-    return ".".join(re.findall(r"\['?(.*?)'?\]", spec.observations.name))
+    return ".".join(re.findall(r"\['?(.*?)'?\]", spec.observations.name or ""))
 
 
 def is_image(spec: EnvironmentSpec) -> bool:

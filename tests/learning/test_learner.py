@@ -45,7 +45,7 @@ class Config:
     batch_size: int = BATCH_SIZE
     publish_period: int = 1000
     num_sgd_steps_per_step: int = 1
-    replay: ReplayConfig = REPLAY
+    replay: ReplayConfig = dataclasses.field(default_factory=lambda: REPLAY)
 
 
 class CountingUpdate:
