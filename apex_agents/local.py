@@ -2,12 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import reverb
 
 from apex_agents.acting.actor import run_in_lock_step
+from apex_agents.builder import Role
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment
@@ -26,9 +27,10 @@ def run_local(
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
     One actor has the environments of all actors, and there is one replay. After every lock-step,
-    the learner takes as many steps as are due: Ape-X's as many as `samples_per_insert` asks for (1
-    sample per insert if the config leaves it open), an actor-critic's one for each gradient. All is
-    seeded but the sampling of the replay server, so that runs of Ape-X are alike but not equal.
+    the learner takes as many steps as are due, as many as `samples_per_insert` asks for (1 sample
+    per insert if the config leaves it open). An actor-critic's learner acts itself, a step for each
+    rollout. All is seeded but the sampling of the replay server, so that runs of Ape-X are
+    alike but not equal.
 
     Args:
       experiment: agent, environments and limits; `target_return` needs an evaluator and is ignored.
@@ -54,7 +56,39 @@ def run_local(
     )
     with contextlib.closing(environment):
         builder.check_environment(environment.spec)
-        return _run(experiment, environment, started_at, on_episode)
+        acts_in_learner = not builder.roles([Role("actor", run_in_lock_step, 1)])
+        run_it = _run_acting_learner if acts_in_learner else _run
+        return run_it(experiment, environment, started_at, on_episode)
+
+
+def _run_acting_learner(
+    experiment: Experiment,
+    environment: VectorEnvironment,
+    started_at: float,
+    on_episode: Callable[[Any], None],
+) -> ApexLearner:
+    builder: Any = experiment.builder
+    run, spec = experiment.run, environment.spec
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(serve(builder.make_replay_tables(spec)))
+        seeds = run.node_seed("learner"), run.node_seed("policy")
+        learner = builder.make_acting_learner(spec, client, run.num_envs, *seeds)
+        stack.callback(learner.close)
+
+        def is_over() -> bool:
+            seconds, steps = time.monotonic() - started_at, learner.rollouts.num_steps
+            return end_reason(run, learner.num_steps, steps, seconds=seconds) is not None
+
+        def act() -> Iterator[None]:
+            for episodes in run_in_lock_step(environment, learner.actor, is_over):
+                for episode in episodes:
+                    on_episode(episode)
+                yield
+
+        learner.rollouts.lock_steps = act()
+        while not is_over():
+            learner.step()
+    return learner
 
 
 def _run(

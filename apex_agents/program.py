@@ -9,13 +9,16 @@ decides when the run ends.
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import launchpad as lp
 import reverb
 
 from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.builder import Role
+from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.learners import make_learner_tables, make_parameter_server, run_gradient_learner
@@ -30,6 +33,7 @@ from apex_agents.nodes.node import (
     stop_program,
 )
 from apex_agents.nodes.replay import ReplayNode
+from apex_agents.replay.connections import PerServer
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
@@ -37,7 +41,7 @@ from apex_agents.runs.opening import open_run
 from apex_agents.runs.workdir import PARAMETER_SERVER
 from apex_agents.waits import WORKS, Waiting, say
 
-_PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS, _SHORT_PAUSE_SECONDS = 0.5, 0.02
 
 
 def make_program(experiment: Experiment) -> lp.Program:
@@ -58,18 +62,23 @@ def make_program(experiment: Experiment) -> lp.Program:
             addresses.append(replay.reverb_address)
             program.add_node(replay)
 
-    replays, run = Replays(addresses, experiment.run_id), experiment.run
+    replays = Replays(addresses, experiment.run_id)
+    for role in _list_roles(experiment):
+        with program.group(role.name):
+            for index, name in enumerate(role.node_names()):
+                program.add_node(RoleNode(name, role, experiment, replays, index))
+    return program
+
+
+def _list_roles(experiment: Experiment) -> Sequence[Role]:
+    run = experiment.run
     # It writes a checkpoint when it stops.
     learners = [Role("learner", _learn, computes=True, stop_seconds=60.0)]
     if run.num_learners > 1:
         server = learners[0]._replace(name=PARAMETER_SERVER)
         learners = [server, Role("learner", run_gradient_learner, run.num_learners, computes=True)]
     roles = [*learners, Role("evaluator", run_evaluator), Role("actor", _act, run.num_actors)]
-    for role in experiment.builder.roles(roles):
-        with program.group(role.name):
-            for index, name in enumerate(role.node_names()):
-                program.add_node(RoleNode(name, role, experiment, replays, index))
-    return program
+    return experiment.builder.roles(roles)
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
@@ -84,11 +93,8 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
     (client,) = clients = replays.connect(index % experiment.run.num_replays)
     builder, run, stop = experiment.builder, experiment.run, lp.stop_event()
-    seed = run.node_seed("actor", index, num_restarts() + experiment.resumed_at.learner_steps)
-    env_indices = run.env_indices(index)
-    environment = experiment.make_vector_environment(
-        run.num_envs_per_actor, seed, evaluation=False, env_indices=env_indices
-    )
+    environment, env_indices = _make_environment(experiment, index), run.env_indices(index)
+    seed = _actor_seed(experiment, index)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, stop.is_set)
     adders = builder.make_adders(
@@ -128,6 +134,49 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
         logger.close()
 
 
+def _actor_seed(experiment: Experiment, index: int) -> int:
+    restarts = num_restarts() + experiment.resumed_at.learner_steps
+    return experiment.run.node_seed("actor", index, restarts)
+
+
+def _make_environment(experiment: Experiment, index: int) -> VectorEnvironment:
+    """Make the environments of an actor."""
+    run = experiment.run
+    return experiment.make_vector_environment(
+        run.num_envs_per_actor,
+        _actor_seed(experiment, index),
+        evaluation=False,
+        env_indices=run.env_indices(index),
+    )
+
+
+def _act_in_learner(
+    experiment: Experiment,
+    clients: Sequence[reverb.Client],
+    learner: Any,
+    is_over: Callable[[], bool],
+) -> Iterator[None]:
+    """Act with a learner's own worker; each item is a lock-step."""
+    environment = _make_environment(experiment, 0)
+    adders, run = [learner.rollouts], experiment.run
+    steps = PerServer(
+        clients,
+        lambda client, previous: StepReporter(client, 0, adders, run, previous=previous),
+    )
+
+    def should_stop() -> bool:
+        while not is_over() and any(reporter.is_limit_reached() for reporter in steps):
+            time.sleep(_SHORT_PAUSE_SECONDS)
+        return is_over()
+
+    with contextlib.closing(environment), contextlib.closing(steps):
+        logger = ActorLogger(experiment, 0, environment, learner.policy, adders, learner)
+        with contextlib.closing(logger):
+            for episodes in run_in_lock_step(environment, learner.actor, should_stop):
+                logger.record(episodes)
+                yield
+
+
 def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
@@ -137,12 +186,20 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     clients = replays.connect(follows=True)
     poller = StatisticsPoller(clients, experiment.data_flow())
     logger = make_learner_logger(experiment, poller)
-    builder, run = experiment.builder, experiment.run
+    builder: Any = experiment.builder
+    run = experiment.run
     end: RunEnd  # After the learner.
     make_learner: Callable[..., ApexLearner] = builder.make_learner
     if run.num_learners > 1:
         gradients = replays.connect(0, follows=True)
         make_learner = functools.partial(make_parameter_server, builder, run, gradients)
+    acts = all(role.name != "actor" for role in _list_roles(experiment))
+    if acts:
+        make_learner = functools.partial(
+            builder.make_acting_learner,
+            num_envs=run.num_envs,
+            policy_seed=_actor_seed(experiment, 0),
+        )
     learner = make_learner(
         experiment.environment_spec(),
         clients,
@@ -156,6 +213,10 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     histograms = HistogramLogger(experiment, learner)
     first_step = learner.num_steps
     await_answer(clients, lambda: end.is_due(first_step))
+    if acts:
+        learner.rollouts.lock_steps = _act_in_learner(
+            experiment, clients, learner, lambda: end.is_due(learner.num_steps)
+        )
     learner.publish()
     while not end.is_due(learner.num_steps):
         learner.step()

@@ -210,6 +210,7 @@ class StepReporter:
         adders: Sequence[Adder],
         run: RunConfig,
         clock: Callable[[], float] = time.monotonic,
+        previous: "StepReporter | None" = None,
     ):
         """Report nothing, and allow nothing, before `is_limit_reached` is asked.
 
@@ -219,6 +220,7 @@ class StepReporter:
           adders: adders of the actor.
           run: number of actors, of replay servers and of steps since the run began.
           clock: returns seconds.
+          previous: reporter of the same adders to the server before it moved.
         """
         self._client = client
         self._index = index
@@ -232,7 +234,8 @@ class StepReporter:
         self._reports_at = -math.inf
         self._period = _FIRST_PERIOD_SECONDS
         self._publisher = Publisher(client, STEP_REPORTS)
-        self._before: int | None = None  # Steps of earlier actors with this index.
+        # Steps of earlier actors with this index.
+        self._before: int | None = previous._before if previous else None
         self.knows_counts = True  # Whether the server told them when the limit was last asked for.
 
     def is_limit_reached(self) -> bool:

@@ -21,8 +21,8 @@ def get_config() -> ExperimentConfig:
         greedy_evaluation=True,
     )
     run = RunConfig(
-        num_actors=2,
-        num_envs_per_actor=8,
+        num_actors=1,
+        num_envs_per_actor=16,
         target_return=TaskReturn(475.0, "CartPole-v1"),
         max_actor_steps=1_000_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=1.0),

@@ -22,7 +22,7 @@ def get_config() -> ExperimentConfig:
         hidden_size=dqn.stream_hidden_size,
         frame_stack=dqn.frame_stack,
     )
-    config.run.num_actors = 2
-    config.run.num_envs_per_actor = 8
+    config.run.num_actors = 1
+    config.run.num_envs_per_actor = 16
     config.run.max_actor_steps = 5_000_000
     return config

@@ -11,11 +11,12 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
 from apex_agents.acting.policy import GreedyPolicy
+from apex_agents.actor_critic.acting_learner import ActingLearner
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
-from apex_agents.actor_critic.worker import Worker
+from apex_agents.actor_critic.worker import GradientReceiver, Worker
 from apex_agents.builder import Role
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.learning.gradients import (
@@ -88,7 +89,12 @@ class ActorCriticBuilder:
         return make_network(self.config, spec, self._torso_fn)
 
     def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
-        return roles
+        """List the roles of a run: a single worker acts in the learner's process, if it is ours."""
+        own, ours = type(self), ActorCriticBuilder
+        is_ours = own.make_actor is ours.make_actor and own.make_learner is ours.make_learner
+        return [
+            role for role in roles if not (is_ours and role.name == "actor" and role.num_nodes == 1)
+        ]
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         min_steps = self.config.n_step * num_envs_per_actor
@@ -188,7 +194,7 @@ class ActorCriticBuilder:
         (sender,) = adders
         update = self.make_network_update(policy.network)
         client = make_variable_client(policy, variable_source)
-        return Worker(policy, update, sender, client, self.config)
+        return Worker(policy, self.config, GradientReceiver(update, sender, client, self.config))
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         """Build the update of the learner, with a network whose variables follow from a seed."""
@@ -212,3 +218,34 @@ class ActorCriticBuilder:
         source = GradientSource(update, replays, METRICS, max_wait_seconds)
         publisher = ParameterPublisher(client)
         return ApexLearner(update, source, publisher, logger=logger, should_stop=should_stop)
+
+    def make_acting_learner(  # noqa: PLR0913
+        self,
+        spec: EnvironmentSpec,
+        client: reverb.Client | Sequence[reverb.Client],
+        num_envs: int,
+        seed: int = 0,
+        policy_seed: int = 0,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ActingLearner:
+        """Build the learner of a run with a single worker, which acts in `num_envs` environments.
+
+        Args:
+          spec: specification of one environment.
+          client: client of the replay server, on which parameters are published.
+          num_envs: number of environments.
+          seed: seed of the initial parameters.
+          policy_seed: seed of the worker's actions.
+          logger: see `make_learner`.
+          should_stop: see `make_learner`.
+        """
+        policy = self.make_policy(spec, range(num_envs), num_envs, policy_seed)
+        initial = self.make_networks(spec, seed)
+        for variable, value in zip(policy.network.variables, initial.variables, strict=True):
+            variable.assign(value)
+        update = self.make_network_update(policy.network)
+        publisher = ParameterPublisher(client)
+        return ActingLearner(
+            update, policy, self.config, publisher, logger=logger, should_stop=should_stop
+        )

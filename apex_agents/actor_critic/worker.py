@@ -1,6 +1,7 @@
-"""The worker: an actor that computes gradients from its newest steps."""
+"""The worker: an actor of rollouts, from which it computes gradients for a learner elsewhere."""
 
 import time
+from typing import Protocol
 
 import dm_env
 import numpy as np
@@ -20,12 +21,21 @@ _LAST = int(dm_env.StepType.LAST)
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
 
 
-class Worker(core.Actor):
-    """Acts with its copy of the parameters, and sends a gradient every `n_step` steps.
+class RolloutReceiver(Protocol):
+    """What a worker's rollouts are for."""
 
-    Before each rollout it takes the newest parameters. In A2C it waits for a different version
-    than that of its last gradient, since a version takes one gradient of each worker; if none comes
-    within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
+    def begin(self) -> None:
+        """Prepare the policy for the next rollout, before its first action."""
+
+    def receive(self, rollout: Rollout) -> None:
+        """Take a rollout of arrays, which is complete."""
+
+    def close(self) -> None:
+        """Send what is pending."""
+
+
+class Worker(core.Actor):
+    """Acts for `n_step` steps with the same parameters, and hands the rollout over.
 
     Time steps are batched or those of a single environment, as `acting.actor.ApexActor` has them.
     Where the first step of the next episode comes as one, it is a row of the rollout without an
@@ -34,40 +44,21 @@ class Worker(core.Actor):
     of the last state is that of the first one.
     """
 
-    def __init__(
-        self,
-        policy: SoftmaxPolicy,
-        update: Update,
-        sender: GradientSender,
-        variable_client: variable_utils.VariableClient,
-        config: ActorCriticConfig,
-    ):
-        """Put the parts together; the variable client assigns to the policy's variables.
-
-        Args:
-          policy: chooses the actions.
-          update: computes gradients of the policy's network.
-          sender: sends them.
-          variable_client: assigns new values to the policy's variables.
-          config: the agent's settings.
-        """
+    def __init__(self, policy: SoftmaxPolicy, config: ActorCriticConfig, receiver: RolloutReceiver):
+        """Put the parts together; the receiver keeps the policy's variables up to date."""
         self._policy = policy
-        self._update = update
-        self._sender = sender
-        self._variable_client = variable_client
         self._config = config
+        self._receiver = receiver
         self._is_batched = True
         self._timesteps: list[dm_env.TimeStep] = []  # The rollout's, batched: S_0 to S_k.
         self._actions: list[np.ndarray] = []  # A_0 to A_{k-1}, `[E]` each.
-        self._has_newest_parameters = False
-        self._sent_version: int | None = None
-        self._compute = tf.function(self._compute_on_rollout, autograph=False)
+        self._has_begun = False
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
         """Return the actions, `[E]`, or `[]` for a single environment."""
-        if not self._has_newest_parameters:
-            self._take_newest_parameters()
-            self._has_newest_parameters = True
+        if not self._has_begun:
+            self._receiver.begin()
+            self._has_begun = True
         action = self._policy(self._timesteps[-1]).action
         return action if self._is_batched else action[0]
 
@@ -89,8 +80,8 @@ class Worker(core.Actor):
         """Do nothing: parameters stay the same for a whole rollout."""
 
     def close(self) -> None:
-        """Send pending gradients."""
-        self._sender.close()
+        """Close the receiver."""
+        self._receiver.close()
 
     def _add(self, action: np.ndarray, timestep: dm_env.TimeStep) -> None:
         if not self._actions and np.all(timestep.step_type == dm_env.StepType.FIRST):
@@ -100,9 +91,9 @@ class Worker(core.Actor):
         self._actions.append(action)
         self._timesteps.append(timestep)
         if len(self._actions) == self._config.n_step:
-            self._send_gradient()
+            self._receiver.receive(self._make_rollout())
             self._timesteps, self._actions = self._timesteps[-1:], []
-            self._has_newest_parameters = False
+            self._has_begun = False
 
     def _replace_ends(self, ends: dm_env.TimeStep, first: dm_env.TimeStep) -> dm_env.TimeStep:
         """Put first steps into the rows of last ones, whose values become rewards."""
@@ -116,25 +107,53 @@ class Worker(core.Actor):
             observation=first.observation,
         )
 
-    def _send_gradient(self) -> None:
+    def _make_rollout(self) -> Rollout:
         rows = dm_env.TimeStep(*[np.stack(field) for field in zip(*self._timesteps, strict=True)])
-        rollout = Rollout(
+        return Rollout(
             observation=rows.observation,
             action=np.stack(self._actions),
             reward=rows.reward[1:].astype(np.float32),
             discount=(self._config.discount * rows.discount[1:]).astype(np.float32),
             is_step=rows.step_type[1:] != dm_env.StepType.FIRST,
         )
+
+
+class GradientReceiver:
+    """Computes the gradients of rollouts, and sends them to the learner in another process.
+
+    Before each rollout it takes the newest parameters. In A2C it waits for a different version
+    than that of its last gradient, since a version takes one gradient of each worker; if none comes
+    within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        sender: GradientSender,
+        variable_client: variable_utils.VariableClient,
+        config: ActorCriticConfig,
+    ):
+        """Put the parts together.
+
+        Args:
+          update: computes gradients of the policy's network.
+          sender: sends them.
+          variable_client: assigns new values to the policy's variables.
+          config: the agent's settings.
+        """
+        self._update = update
+        self._sender = sender
+        self._variable_client = variable_client
+        self._config = config
+        self._sent_version: int | None = None
+        self._compute = tf.function(self._compute_on_rollout, autograph=False)
+
+    def receive(self, rollout: Rollout) -> None:
         gradient, metrics = self._compute(*map(tf.convert_to_tensor, rollout))
         if self._sender.send(gradient.numpy(), metrics.numpy()):
             self._sent_version = self._sender.version
 
-    def _compute_on_rollout(self, *fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        gradients, _, metrics = self._update.compute(Rollout(*fields), None)
-        vector = to_vector(gradients, self._update.trained)
-        return vector, tf.stack([metrics[name] for name in METRICS])
-
-    def _take_newest_parameters(self) -> None:
+    def begin(self) -> None:
         deadline = time.monotonic() + self._config.max_wait_seconds
         poll_seconds = _POLL_SECONDS
         while True:
@@ -146,3 +165,11 @@ class Worker(core.Actor):
                 return
             time.sleep(poll_seconds)
             poll_seconds = min(2 * poll_seconds, _MAX_POLL_SECONDS)
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def _compute_on_rollout(self, *fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        gradients, _, metrics = self._update.compute(Rollout(*fields), None)
+        vector = to_vector(gradients, self._update.trained)
+        return vector, tf.stack([metrics[name] for name in METRICS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 
 import dm_env
@@ -14,6 +15,7 @@ import tensorflow as tf
 from dm_env import specs
 from small_actor_critic import SPEC, T, make_config, make_network
 
+from apex_agents.actor_critic.acting_learner import ActingLearner
 from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
@@ -66,10 +68,20 @@ def learn_in_one_process(experiment: Experiment) -> list[np.ndarray]:
     return [variable.numpy() for variable in network.variables]
 
 
+class Sending(ActorCriticBuilder):
+    """Its worker sends gradients to the learner, as several workers do."""
+
+    def make_actor(self, *args, **options):
+        return super().make_actor(*args, **options)
+
+
 @pytest.mark.parametrize("is_synchronous", [True, False], ids=["A2C", "A3C"])
-def test_one_worker_equals_updates_in_one_process(is_synchronous):
+@pytest.mark.parametrize("builder_class", [ActorCriticBuilder, Sending])
+def test_one_worker_equals_updates_in_one_process(is_synchronous, builder_class):
     experiment = make_cartpole(is_synchronous)
+    experiment = dataclasses.replace(experiment, builder=builder_class(experiment.config.agent))
     learner = run_local(experiment)
+    assert isinstance(learner, ActingLearner) == (builder_class is ActorCriticBuilder)
     assert learner.num_steps == NUM_UPDATES
     expected = learn_in_one_process(experiment)
     for variable, array in zip(learner.get_all_variables()["network"], expected, strict=True):

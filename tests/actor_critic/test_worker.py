@@ -13,7 +13,7 @@ from small_actor_critic import E, T, make_config, make_network, make_rollout, of
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
-from apex_agents.actor_critic.worker import Worker
+from apex_agents.actor_critic.worker import GradientReceiver, Worker
 from apex_agents.learning.gradients import to_vector
 
 FIRST, MID, LAST = dm_env.StepType
@@ -67,7 +67,8 @@ class Parts:
         policy = SoftmaxPolicy(self.network, seed=0)
         client = variable_utils.VariableClient(self.source, policy.variables)
         update = ActorCriticUpdate(self.network, config)
-        self.worker = Worker(policy, update, self.sender, client, config)  # type: ignore[arg-type]
+        receiver = GradientReceiver(update, self.sender, client, config)  # type: ignore[arg-type]
+        self.worker = Worker(policy, config, receiver)
 
     def expected_gradient(self, rollout: Rollout, version: int) -> np.ndarray:
         network = make_network()

@@ -21,6 +21,7 @@ def run(start, mode) -> Command:
         "--config.environment.suite=toy",
         "--config.environment.task=catch",
         "--config.agent.max_wait_seconds=2",
+        "--config.run.num_actors=2",
         "--config.run.num_envs_per_actor=2",
         *UNSETTLED,
     )
@@ -80,3 +81,31 @@ def test_killed_queue(run, mode, record_property):
     seen = f"{mode}: back at work after {seconds_since(killed_at)}"
     run.wait_for(lambda: run.actor_steps() > steps)
     record_property("seen", seen)
+
+
+def test_killed_learner_that_acts(start):
+    run = start(
+        "launch/a2c.py",
+        "--lp_launch_type=local_mp",
+        "--workdir={workdir}",
+        "--config.environment.suite=toy",
+        "--config.environment.task=catch",
+        "--config.run.num_actors=1",
+        *UNSETTLED,
+    )
+    run.wait_for(lambda: run.rows("evaluator"))
+    run.wait_for(run.checkpoints)
+    checkpoint, actor_steps = run.newest_checkpoint(), run.actor_steps()
+    assert sorted(run.nodes()) == ["evaluator", "learner", "replay"]
+    rows, actor_rows = len(run.rows("learner")), len(run.rows("actor_0"))
+    run.kill("learner")
+    run.wait_for(lambda: len(run.rows("learner")) > rows)
+    assert float(run.rows("learner")[rows]["learner_steps"]) > checkpoint
+    run.wait_for(lambda: run.actor_steps() > actor_steps)
+    run.wait_for(lambda: len(run.rows("actor_0")) > actor_rows)
+    # The server with the counts and the parameters dies, too.
+    actor_steps = run.actor_steps()
+    run.kill("replay")
+    run.wait_for(lambda: run.actor_steps() > actor_steps)
+    evaluations = len(run.rows("evaluator"))
+    run.wait_for(lambda: len(run.rows("evaluator")) > evaluations)
