@@ -33,7 +33,8 @@ def _check_environment(
     require_discrete_actions(spec, "Ape-X DQN needs")
     check_observations(config, spec, torso_fn)
     require_no_normalized_images(config.normalize_observations, spec)
-    return is_own_torso(config.torso, torso_fn) or config.torso in ("conv", "auto")
+    is_own = is_own_torso(config.torso, torso_fn) or bool(config.part_torsos)
+    return is_own or config.torso in ("conv", "auto")
 
 
 def _make_layout(config: ApexDQNConfig, spec: EnvironmentSpec) -> Layout:

@@ -152,7 +152,10 @@ class BatchedEnvironment(VectorEnvironment):
         return Episode(i, episode_return, episode_return, int(self._lengths[i]), metrics)
 
     def render(self, env_index: int) -> np.ndarray:
-        frames = self._environment.render()
+        try:
+            frames = self._environment.render()
+        except Exception as error:  # It has no `render`, or a library is missing.
+            raise ValueError(f"cannot be rendered: {type(error).__name__}: {error}") from error
         if frames is None or len(frames) != self.num_envs:
             raise ValueError("it has to be made with render_mode='rgb_array', and draw each")
         return np.asarray(frames[env_index]).astype(np.uint8)

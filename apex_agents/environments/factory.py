@@ -16,6 +16,7 @@ from apex_agents.environments.adapters import AdaptedEnvironment, adapt, make_to
 from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, rom_name
 from apex_agents.environments.batched import BatchedEnvironment
 from apex_agents.environments.gymnasium_tasks import find_task
+from apex_agents.environments.info_metrics import NAME
 from apex_agents.environments.masks import DEFAULT_MASK, has_mask
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (
@@ -25,10 +26,11 @@ from apex_agents.environments.vector_environment import (
 )
 from apex_agents.fields import ReadWith
 from apex_agents.user_code import find_function, name_function
-from apex_agents.validation import Rule, check_config, require, unknown_name
+from apex_agents.validation import Rule, check_config, matching, require, unknown_name
 from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
+_IS_METRIC = matching(lambda name: bool(NAME.fullmatch(name)), "'name' or 'mean(name)'")
 # Parameter of a function that returns a `gymnasium.vector.VectorEnv`.
 _NUM_ENVS = "num_envs"
 
@@ -70,7 +72,7 @@ class EnvironmentConfig:
     max_episode_steps: PositiveInt | None = None
     action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
     action_mask: Annotated[str, Field(min_length=1)] | None = DEFAULT_MASK
-    metrics: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    metrics: tuple[Annotated[str, _IS_METRIC], ...] = ()
     atari: Annotated[AtariConfig, ReadWith("suite", ("atari",))] = dataclasses.field(
         default_factory=AtariConfig
     )

@@ -13,6 +13,7 @@ from acme.utils import loggers
 from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
+from apex_agents.environments.info_metrics import SUCCESS
 from apex_agents.experiment import Experiment
 from apex_agents.learning.gradient_learner import GradientLearner
 from apex_agents.learning.learner import ApexLearner
@@ -201,10 +202,17 @@ def metric_names(environment: VectorEnvironment) -> Sequence[str]:
 
 
 def mean_metrics(names: Sequence[str], episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return the means of metrics over the episodes that have them, NaN without one."""
+    """Return the means of metrics over the episodes that have them, NaN without one.
+
+    Where `is_success` is true in all episodes that have it, the others have failed: environments
+    may have it only then.
+    """
     values: dict[str, list[float]] = {name: [] for name in names}
     for name, value in (metric for episode in episodes for metric in episode.metrics):
         values[name].append(value)
+    found = values.get(SUCCESS)
+    if found and all(found):
+        found += [0.0] * (len(episodes) - len(found))
     return {name: sum(v) / len(v) if v else math.nan for name, v in values.items()}
 
 

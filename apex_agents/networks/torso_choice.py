@@ -56,6 +56,8 @@ def make_torso(
         torso = make_torso(config, rest, own, dtype, torso_fn)
         return snt.Sequential([lambda masked: drop_masks(masked, spec), torso])
     if is_own_torso(config.torso, torso_fn):
+        own, allowed = config.part_torsos, "left out with a torso of yours, which sees all parts"
+        require(not own, "agent.part_torsos", own, allowed)
         return make_own_torso(config.torso, "agent.torso", torso_fn, spec, config, observations)
     require_torso(config.torso, "agent.torso", TORSOS)
     config = fit_torso(config, spec)

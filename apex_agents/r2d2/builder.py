@@ -41,7 +41,7 @@ def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: Tors
     check_observations(config, spec, torso_fn)
     require_no_normalized_images(config.normalize_observations, spec)
     is_own = is_own_torso(config.torso, torso_fn) or config.core not in CORES
-    return is_own or config.torso in ("conv", "auto")
+    return is_own or bool(config.part_torsos) or config.torso in ("conv", "auto")
 
 
 def _make_layout(config: R2D2Config, spec: EnvironmentSpec) -> SequenceLayout:

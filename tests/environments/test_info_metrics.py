@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from apex_agents.environments import EnvironmentConfig, adapt, make_vector_environment
 from apex_agents.environments.info_metrics import InfoMetrics
+from apex_agents.validation import check_config
 from tests.environments.test_masks import make_dm_env
 
 
@@ -68,3 +69,10 @@ def test_episodes_have_the_numbers_of_their_steps(num_repeats):
 def test_environments_without_info_report_nothing():
     environment = adapt(make_dm_env(), metrics=("x",))
     assert (environment.metric_names, environment.episode_metrics()) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["max(distance)", "mean()", "mean(x", ""])
+def test_names_that_mean_nothing_are_refused(name):
+    config = EnvironmentConfig("gymnasium", "CartPole-v1", metrics=("x", name))
+    with pytest.raises(ValueError, match=r"'name' or 'mean\(name\)'"):
+        check_config(config)

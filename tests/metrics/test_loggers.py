@@ -267,3 +267,9 @@ def test_numbers_of_info_are_columns(experiment, clock):
     assert (float(first["is_success"]), float(first["x"])) == (0.5, 7.0)
     assert math.isnan(float(second["is_success"])) and math.isnan(float(second["x"]))
     logger.close()
+
+
+def test_an_episode_without_success_has_failed_where_others_have_it():
+    episodes = [Episode(0, 1.0, 1.0, 1, metrics) for metrics in ((("is_success", 1.0),), ())]
+    assert loggers.mean_metrics(["is_success"], episodes) == {"is_success": 0.5}
+    assert math.isnan(loggers.mean_metrics(["is_success"], episodes[1:])["is_success"])

@@ -154,6 +154,13 @@ def test_an_unknown_part_is_refused(camera, space, words):
         ApexDQNBuilder(config).make_networks(make_spec(space))
 
 
+@pytest.mark.parametrize("settings", [{"torso": "mlp"}, {"torso": "nets:make_camera"}])
+def test_part_torsos_without_an_effect_are_refused(camera, settings):
+    config = dataclasses.replace(AUTO, part_torsos={"speed": "mlp"}, **settings)
+    with pytest.raises(ValueError, match=r"agent\.part_torsos"):
+        ApexDQNBuilder(config).check_environment(make_spec(VECTOR))
+
+
 def test_convolutions_of_the_users_are_kept():
     own = dataclasses.replace(AUTO, conv_channels=(8,), conv_kernel_sizes=(5,))
     fitted = fit_torso(own, make_spec(image(84, 84)))
