@@ -12,11 +12,11 @@ def get_config() -> ExperimentConfig:
         mlp_hidden_sizes=(64, 64),
         hidden_size=0,
         frame_stack=0,
-        learning_rate=0.006,
-        # Returns of up to 100 make the value's error large: with the default weight and limit of
-        # the gradient it would leave little of the policy's.
-        max_gradient_norm=5.0,
-        value_coefficient=0.05,
+        # Returns of up to 100 make the value's error large: on a common torso it would leave little
+        # of the policy's gradient.
+        separate_value=True,
+        mlp_activation="tanh",
+        learning_rate=0.003,
         entropy_coefficient=0.0,
         greedy_evaluation=True,
     )

@@ -1,6 +1,6 @@
 """CartPole-v1 by A3C on one small machine, in half a minute.
 
-There are two workers, and all but the learning rate is as in `a2c_cartpole`.
+There are two workers; all else is as in `a2c_cartpole`.
 """
 
 from apex_agents.actor_critic.config import A3CConfig
@@ -13,5 +13,4 @@ def get_config() -> ExperimentConfig:
     config = load_config("a2c_cartpole")
     config.agent = A3CConfig(**vars(config.agent))
     config.run.num_actors, config.run.num_envs_per_actor = 2, 8
-    config.agent.learning_rate = 0.003
     return config

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from apex_agents.fields import ReadWith
 from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
 
@@ -27,9 +28,12 @@ class ActorCriticConfig:
         'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
+      mlp_activation: activation of the layers of 'mlp', 'relu' or 'tanh'.
       frame_stack: frames per observation, 0 if they are not stacked.
       hidden_size: units of the hidden layer between a torso and the two heads, 0 for none (A3C
         paper, section 5.1: 256).
+      separate_value: whether the value has a torso and a hidden layer of its own (the A3C paper
+        shares them).
       n_step: steps in each environment between two gradients of a worker (A3C paper, section
         5.1: 5).
       discount: gamma per agent step (A3C paper, section 8: 0.99).
@@ -56,8 +60,10 @@ class ActorCriticConfig:
     conv_strides: ConvSizes = (1,)
     part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
     mlp_hidden_sizes: MLPSizes = (64, 64)
+    mlp_activation: Annotated[Literal["relu", "tanh"], ReadWith("torso", ("mlp", "auto"))] = "relu"
     frame_stack: NonNegativeInt = 4
     hidden_size: Annotated[int, Field(ge=0, le=10_000)] = 256
+    separate_value: bool = False
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 5
     discount: Probability = 0.99
     learning_rate: PositiveFloat = 7e-4

@@ -1,4 +1,4 @@
-"""Policy and value on one torso (Mnih et al. 2016, section 5.1)."""
+"""Policy and value, on one torso (Mnih et al. 2016, section 5.1) or on one each."""
 
 from typing import NamedTuple
 
@@ -27,8 +27,11 @@ def make_network(
       ValueError: the torso does not fit the environment.
     """
     observations = zero_observations(spec)
-    torso = make_torso(config, spec, observations, torso_fn=torso_fn)
-    network = ActorCriticNetwork(torso, config.hidden_size, spec)
+    torso, value_torso = make_torso(config, spec, observations, torso_fn=torso_fn), None
+    if config.separate_value:
+        with tf.name_scope("value"):
+            value_torso = make_torso(config, spec, observations, torso_fn=torso_fn)
+    network = ActorCriticNetwork(torso, config.hidden_size, spec, value_torso)
     network(observations)
     return network
 
@@ -49,12 +52,28 @@ class ActorCriticNetwork(snt.Module):
     """A torso, a hidden layer, and an output layer each for the policy and for the value."""
 
     def __init__(
-        self, torso: snt.Module, hidden_size: int, spec: EnvironmentSpec, name: str | None = None
+        self,
+        torso: tf.Module,
+        hidden_size: int,
+        spec: EnvironmentSpec,
+        value_torso: tf.Module | None = None,
+        name: str | None = None,
     ):
-        """Put the layers on a torso; with `hidden_size` 0 the heads read it directly."""
+        """Put the layers on torsos; with `hidden_size` 0 the heads read them directly.
+
+        Args:
+          torso: torso of the policy.
+          hidden_size: units of the hidden layer on each torso.
+          spec: specification of one environment.
+          value_torso: torso of the value; None for the policy's.
+          name: name of the module.
+        """
         super().__init__(name=name)
-        self._torso, self._spec = torso, spec
-        self._hidden = snt.Linear(hidden_size, name="hidden") if hidden_size else None
+        self._spec = spec
+        self._torso, self._hidden = torso, _make_hidden(hidden_size, "hidden")
+        self._value_torso, self._value_hidden = value_torso, None
+        if value_torso is not None:
+            self._value_hidden = _make_hidden(hidden_size, "value_hidden")
         # Small weights: a policy that begins close to uniform, and values close to 0.
         num_actions = spec.actions.num_values
         self._policy = snt.Linear(num_actions, w_init=_orthogonal(0.01), name="policy")
@@ -62,11 +81,19 @@ class ActorCriticNetwork(snt.Module):
 
     def __call__(self, observation: tf.Tensor) -> PolicyAndValue:
         """Map observations `[B, ...]` to the policy's logits `[B, A]` and values `[B]`."""
-        features = self._torso(observation)
-        if self._hidden is not None:
-            features = tf.nn.relu(self._hidden(features))
+        features = value_features = _activate(self._hidden, self._torso(observation))
+        if self._value_torso is not None:
+            value_features = _activate(self._value_hidden, self._value_torso(observation))
         logits = mask_values(self._policy(features), observation, self._spec)
-        return PolicyAndValue(logits, tf.squeeze(self._value(features), axis=-1))
+        return PolicyAndValue(logits, tf.squeeze(self._value(value_features), axis=-1))
+
+
+def _make_hidden(size: int, name: str) -> snt.Linear | None:
+    return snt.Linear(size, name=name) if size else None
+
+
+def _activate(hidden: snt.Linear | None, features: tf.Tensor) -> tf.Tensor:
+    return features if hidden is None else tf.nn.relu(hidden(features))
 
 
 def _orthogonal(gain: float) -> snt.initializers.Initializer:

@@ -63,7 +63,9 @@ def make_torso(
     config = fit_torso(config, spec)
     own_torsos = _make_part_torsos(config, spec, dtype)
     if config.torso == "mlp" and not own_torsos:
-        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+        # Layers for Q-learning have ReLUs.
+        activation = getattr(tf.nn, getattr(config, "mlp_activation", "relu"))
+        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, activation, name="torso")
     convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso != "atari":
         sizes = [getattr(config, name) for name in CONV_FIELDS]

@@ -17,7 +17,9 @@ from small_actor_critic import (
 
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.networks import ActorCriticNetwork
+from apex_agents.actor_critic.networks import make_network as make_network_of
 from apex_agents.learning.gradients import to_vector
+from apex_agents.networks.torsos import VectorTorso
 
 CONFIG = make_config()
 
@@ -155,3 +157,30 @@ def test_a_gradient_that_is_not_finite_moves_nothing(network):
 
 def test_a_checkpoint_holds_the_network_and_the_optimizer(network):
     assert set(ActorCriticUpdate(network, CONFIG).state) == {"network", "optimizer", "num_updates"}
+
+
+def test_the_value_may_have_a_torso_of_its_own():
+    config = make_config(separate_value=True, hidden_size=4, mlp_activation="tanh")
+    network = make_network_of(config, SPEC)
+    observations = np.random.default_rng(0).normal(size=[5, 4]).astype(np.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        logits, value = network(tf.constant(observations))
+    names = [variable.name for variable in network.trainable_variables]
+    assert len(set(names)) == len(names)
+    of_value = tape.gradient(value, network.trainable_variables)
+    of_policy = tape.gradient(logits, network.trainable_variables)
+    for name, *gradients in zip(names, of_value, of_policy, strict=True):
+        is_of_value = "value" in name
+        assert [gradient is not None for gradient in gradients] == [is_of_value, not is_of_value]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_layers_have_the_activation_of_the_config(activation):
+    config = make_config(mlp_activation=activation)
+    network = make_network_of(config, SPEC)
+    first = {v.name: v.numpy() for v in network.variables if "linear_1" in v.name}
+    observations = np.random.default_rng(0).normal(size=[5, 4]).astype(np.float32)
+    linear = observations @ first["torso/linear_1/w:0"] + first["torso/linear_1/b:0"]
+    expected = np.tanh(linear) if activation == "tanh" else np.maximum(linear, 0)
+    (torso,) = [m for m in network.submodules if isinstance(m, VectorTorso)]
+    np.testing.assert_allclose(torso(tf.constant(observations)), expected, atol=1e-6)
