@@ -56,8 +56,9 @@ def run_local(
     )
     with contextlib.closing(environment):
         builder.check_environment(environment.spec)
-        acts_in_learner = not builder.roles([Role("actor", run_in_lock_step, 1)])
-        run_it = _run_acting_learner if acts_in_learner else _run
+        has_actor = bool(builder.roles([Role("actor", run_in_lock_step, 1)]))
+        acts = hasattr(builder, "make_acting_learner") and not has_actor
+        run_it = _run_acting_learner if acts else _run
         return run_it(experiment, environment, started_at, on_episode)
 
 

@@ -193,7 +193,8 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     if run.num_learners > 1:
         gradients = replays.connect(0, follows=True)
         make_learner = functools.partial(make_parameter_server, builder, run, gradients)
-    acts = all(role.name != "actor" for role in _list_roles(experiment))
+    has_actors = any(role.name == "actor" for role in _list_roles(experiment))
+    acts = hasattr(builder, "make_acting_learner") and not has_actors
     if acts:
         make_learner = functools.partial(
             builder.make_acting_learner,
