@@ -1,7 +1,8 @@
 """A board game of PettingZoo, which has to be installed, against a player who draws moves.
 
 apex-dqn --config=apex_dqn_cartpole --config.environment.suite=function \
-    --config.environment.task=two_players:TwoPlayers --config.environment.kwargs.game=tictactoe_v3
+    --config.environment.task=two_players:TwoPlayers --config.agent.n_step=1 \
+    --config.environment.kwargs.game=tictactoe_v3
 """
 
 import importlib
