@@ -1,8 +1,7 @@
 """A board game of PettingZoo, which has to be installed, against a player who draws moves.
 
-apex-dqn --config=apex_dqn_cartpole --config.environment.suite=function \
-    --config.environment.task=two_players:TwoPlayers --config.agent.n_step=1 \
-    --config.environment.kwargs.game=tictactoe_v3
+apex-dqn --config=apex_dqn_cartpole --config.agent.n_step=1 --config.environment.suite=function \
+    --config.environment.task=two_players:TwoPlayers --config.environment.kwargs.game=tictactoe_v3
 """
 
 import importlib
