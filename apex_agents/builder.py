@@ -48,6 +48,11 @@ class Role(NamedTuple):
         return [f"{self.name}_{index}" for index in range(self.num_nodes)]
 
 
+def acts_in_learner(builder: Any, actor: Role) -> bool:
+    """Return whether the learner acts itself: it can, and the builder lists no such actors."""
+    return hasattr(builder, "make_acting_learner") and not builder.roles([actor])
+
+
 class Adder(Protocol):
     """Sends an actor's experience in one or several environments to the replay server.
 

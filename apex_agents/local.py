@@ -8,7 +8,7 @@ from typing import Any
 import reverb
 
 from apex_agents.acting.actor import run_in_lock_step
-from apex_agents.builder import Role
+from apex_agents.builder import Role, acts_in_learner
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment
@@ -56,8 +56,7 @@ def run_local(
     )
     with contextlib.closing(environment):
         builder.check_environment(environment.spec)
-        has_actor = bool(builder.roles([Role("actor", run_in_lock_step, 1)]))
-        acts = hasattr(builder, "make_acting_learner") and not has_actor
+        acts = acts_in_learner(builder, Role("actor", run_in_lock_step, 1))
         run_it = _run_acting_learner if acts else _run
         return run_it(experiment, environment, started_at, on_episode)
 

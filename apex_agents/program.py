@@ -17,7 +17,7 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.actor import run_in_lock_step
-from apex_agents.builder import Role
+from apex_agents.builder import Role, acts_in_learner
 from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
@@ -62,23 +62,18 @@ def make_program(experiment: Experiment) -> lp.Program:
             addresses.append(replay.reverb_address)
             program.add_node(replay)
 
-    replays = Replays(addresses, experiment.run_id)
-    for role in _list_roles(experiment):
-        with program.group(role.name):
-            for index, name in enumerate(role.node_names()):
-                program.add_node(RoleNode(name, role, experiment, replays, index))
-    return program
-
-
-def _list_roles(experiment: Experiment) -> Sequence[Role]:
-    run = experiment.run
+    replays, run = Replays(addresses, experiment.run_id), experiment.run
     # It writes a checkpoint when it stops.
     learners = [Role("learner", _learn, computes=True, stop_seconds=60.0)]
     if run.num_learners > 1:
         server = learners[0]._replace(name=PARAMETER_SERVER)
         learners = [server, Role("learner", run_gradient_learner, run.num_learners, computes=True)]
     roles = [*learners, Role("evaluator", run_evaluator), Role("actor", _act, run.num_actors)]
-    return experiment.builder.roles(roles)
+    for role in experiment.builder.roles(roles):
+        with program.group(role.name):
+            for index, name in enumerate(role.node_names()):
+                program.add_node(RoleNode(name, role, experiment, replays, index))
+    return program
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
@@ -193,8 +188,7 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     if run.num_learners > 1:
         gradients = replays.connect(0, follows=True)
         make_learner = functools.partial(make_parameter_server, builder, run, gradients)
-    has_actors = any(role.name == "actor" for role in _list_roles(experiment))
-    acts = hasattr(builder, "make_acting_learner") and not has_actors
+    acts = acts_in_learner(builder, Role("actor", _act, run.num_actors))
     if acts:
         make_learner = functools.partial(
             builder.make_acting_learner,

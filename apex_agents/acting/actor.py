@@ -110,7 +110,7 @@ class ApexActor(core.Actor):
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         self._is_batched = np.ndim(timestep.step_type) > 0
         if self._is_batched and self._output is not None:
-            self._record_ends(self._timestep, self._output)
+            self._record_ends()
         self._timestep = make_batch(timestep)
 
     def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
@@ -130,15 +130,17 @@ class ApexActor(core.Actor):
         for adder in self._adders:
             adder.close()
 
-    def _record_ends(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+    def _record_ends(self) -> None:
         """Record the LAST rows of a batch, at which no action is chosen."""
+        timestep = self._timestep
         is_last = timestep.step_type == dm_env.StepType.LAST
         if not self._adders or not is_last.any():
             return
         value = np.zeros(len(is_last), np.float32)
         if timestep.discount[is_last].any():  # Else all of them terminated.
             value = self._find_value(timestep)
-        self._record(output._replace(q_taken=value, value=value), np.flatnonzero(is_last))
+        output = self._output._replace(q_taken=value, value=value)
+        self._record(output, np.flatnonzero(is_last))
 
     def _find_value(self, timestep: dm_env.TimeStep) -> np.ndarray:
         policy: Any = self._policy

@@ -1,7 +1,6 @@
 """A learner that acts itself: the only worker of a run shares its network, and sends nothing."""
 
 import collections
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ class RolloutSource:
     """Rollouts of a worker in this process; see `learner.Source` and `worker.RolloutReceiver`.
 
     Attributes:
-      lock_steps: takes one lock-step of the worker with each item.
+      lock_steps: takes one lock-step of the worker with each item, and ends when the run does.
       num_steps: agent steps of all rollouts.
       num_items: rollouts.
       num_not_finite: agent steps with numbers that are not finite, of which none is left out: the
@@ -36,7 +35,7 @@ class RolloutSource:
 
     def __init__(self, update: Update):
         """Take the update that learns from rollouts."""
-        self.lock_steps: Iterator[Any] = itertools.repeat(None)
+        self.lock_steps: Iterator[Any] = iter(())
         self.num_steps = self.num_items = 0
         self._rollouts: collections.deque[Rollout] = collections.deque()
         self._update = update
@@ -54,9 +53,9 @@ class RolloutSource:
         """Do nothing: nothing is sent."""
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Rollout | None:
-        """Act until a rollout is complete; return None if told to stop."""
+        """Act until a rollout is complete; return None if the lock-steps end."""
         while not self._rollouts:
-            if should_stop() or next(self.lock_steps, self) is self:
+            if next(self.lock_steps, self) is self:
                 return None
         return self._rollouts.popleft()
 
