@@ -13,6 +13,7 @@ import numpy as np
 from apex_agents.metrics import columns
 from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.workdir import BEST_CHECKPOINT
+from apex_agents.waits import describe
 
 _PREFIX = f"{columns.EVALUATOR}/"
 _MEAN_RETURN = _PREFIX + columns.MEAN_RETURN
@@ -58,11 +59,16 @@ class EvaluationCallback:
         self.is_stopping = False
         self._has_warned = False
 
+    @property
+    def cause(self) -> str:
+        """Why the function ends the run, as one line; empty if it does not."""
+        return self.reason if self.error is None else f"on_evaluation raised {describe(self.error)}"
+
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
         for item in items:
             if isinstance(item, Histogram) or _MEAN_RETURN not in item.values:
                 continue
-            if not self.reason and self.error is None:
+            if not self.cause:
                 self._call(item.values, item.step)
 
     def close(self) -> None:
@@ -83,7 +89,7 @@ class EvaluationCallback:
             self._read(self._function(record))
         except BaseException as error:  # It is raised in the end, when the run has been saved.
             self.error = error
-        if (self.reason or self.error is not None) and not self.is_stopping:
+        if self.cause and not self.is_stopping:
             os.kill(os.getpid(), signal.SIGINT)  # As Ctrl-C does, which stops all kinds of nodes.
 
     def _read(self, returned: Any) -> None:

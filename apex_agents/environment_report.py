@@ -78,14 +78,17 @@ def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> Environmen
       **kwargs: keyword arguments of the function, or of the id.
 
     Raises:
-      ValueError: no agent can learn in it, or it cannot be made, reset or stepped; or there are
-        keyword arguments for an environment that is made already.
+      ValueError: no agent can learn in it, or it cannot be made, reset or stepped; it is no
+        environment; or there are keyword arguments for an environment that is made already.
     """
     is_instance = not (callable(environment) or isinstance(environment, str))
     require(not (is_instance and kwargs), "kwargs", kwargs, "left out, for an environment as such")
     with contextlib.ExitStack() as stack:
         if is_instance:  # It is the caller's to close.
-            made: VectorEnvironment = SyncVectorEnvironment([adapt(environment, seed=0)])
+            try:
+                made: VectorEnvironment = SyncVectorEnvironment([adapt(environment, seed=0)])
+            except TypeError as error:
+                raise ValueError(str(error)) from error
         else:
             made = stack.enter_context(contextlib.closing(_make(environment, kwargs)))
         rows, played = _describe(made.spec), _Play(made)

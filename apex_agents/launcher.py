@@ -43,11 +43,10 @@ from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import close_workdir, open_run, warning_of_resumption
 from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD
-from apex_agents.waits import describe
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
-_STOPPING = "Stopping; press Ctrl-C again to kill all processes."
+_SECOND = "press Ctrl-C again to kill all processes."
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGQUIT, signal.SIGALRM)
 
 
@@ -166,11 +165,13 @@ def launch_program(
 
     def on_interrupt() -> None:
         callback.is_stopping = True  # A second signal would kill the nodes.
+        cause = callback.cause
+        note = f"Stopping{f', since {cause}' if cause else ''}; {_SECOND}"
         if monitor.is_live:
-            monitor.note = _STOPPING
+            monitor.note = note
             return
         with contextlib.suppress(OSError):  # Not print, which the signal may have interrupted.
-            os.write(1, f"\n{_STOPPING}\n".encode())
+            os.write(1, f"\n{note}\n".encode())
 
     with _restoring_handlers():
         try:
@@ -181,7 +182,7 @@ def launch_program(
             monitor.close()
             callback.is_stopping = True
         if callback.error is not None:
-            outcome = outcome._replace(failure=f"on_evaluation raised {describe(callback.error)}")
+            outcome = outcome._replace(failure=callback.cause)
         run = conclude(state, outcome, callback.reason)
         if run.exit_code != EXIT_FAILURE and not outcome.is_killed:
             _draw(run.folder)

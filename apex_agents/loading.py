@@ -222,8 +222,10 @@ class TrainedPolicy:
         if not np.isfinite(batch).all():
             raise ValueError("observation is not finite.")
         if needs_mask:
-            masks = action_mask if is_batch else [action_mask]
-            require(len(masks) == len(batch), "action_mask", len(masks), f"{len(batch)} masks")
+            masks: Any = action_mask if is_batch else [action_mask]
+            number = len(masks) if hasattr(masks, "__len__") else 0
+            each = f"one for each of the {len(batch)} observations"
+            require(number == len(batch), "len(action_mask)", number, each)
             legal = np.stack([spec.actions.to_mask(mask) for mask in masks])
             require(bool(legal.any(axis=1).all()), "action_mask", action_mask, "1 for an action")
             batch = spec.join(batch, legal)

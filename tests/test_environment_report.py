@@ -139,3 +139,5 @@ def test_names_as_tasks_have_them():
 def test_an_environment_that_is_made_takes_no_arguments():
     with pytest.raises(ValueError, match=r"kwargs is \{'length': 3\}"):
         check(Sampler(), length=3)
+    with pytest.raises(ValueError, match=r"neither a gymnasium.Env .* an argument num_envs"):
+        check(gymnasium.make_vec("CartPole-v1", 2))

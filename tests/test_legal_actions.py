@@ -335,6 +335,9 @@ def test_a_loaded_policy_acts_by_the_mask_that_it_is_given(name, tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             policy.act(observation, *rewards, action_mask=mask)
+    for masks, number in ((np.eye(3)[:2], 2), (1, 0)):
+        with pytest.raises(ValueError, match=f"is {number}; .* one for each of the 3 observations"):
+            policy.act(batch, *rewards, action_mask=masks)
     environment = policy.make_environment(num_envs=2, seed=0)
     timestep = environment.reset()
     for _ in range(20):  # Its environments take legal actions only, and end otherwise.

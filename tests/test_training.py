@@ -216,6 +216,7 @@ def test_a_function_of_the_script_ends_the_run(launch_type, tmp_path):
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("evaluated") == first.stdout.count(" 3 True\n") == 2
     assert first.stdout.endswith("returned 0 True on_evaluation returned True 2\n")
+    assert "Stopping, since on_evaluation returned True; press" in first.stdout
     steps = json.loads((tmp_path / "run" / "summary.json").read_text())["learner_steps"]
     # No limit was reached: the same call goes on, and asks about new evaluations only.
     again = execute(tmp_path, CALLBACK, "0", "returns", launch_type)

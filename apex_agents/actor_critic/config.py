@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.fields import ReadWith
 from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
@@ -16,8 +16,8 @@ class ActorCriticConfig:
     """Settings that A2C and A3C have in common.
 
     A worker is an actor, with all of its environments, that computes gradients. Defaults are those
-    of the A3C paper (Mnih et al. 2016) where a section of it is named. The paper's learning rate
-    falls to 0 during the run, and its network for Atari is a smaller one.
+    of the A3C paper (Mnih et al. 2016) where a section of it is named. The paper's network for
+    Atari is a smaller one.
 
     Attributes:
       torso: layers below policy and value, as in `ApexDQNConfig`.
@@ -38,6 +38,8 @@ class ActorCriticConfig:
         5.1: 5).
       discount: gamma per agent step (A3C paper, section 8: 0.99).
       learning_rate: step size of RMSProp (A3C paper, section 8: drawn between 1e-4 and 1e-2).
+      learning_rate_steps: learner steps over which the learning rate falls linearly to 0, where it
+        stays; None: it does not fall (A3C paper, section 8: until the end of the run).
       rmsprop_decay: decay of the running mean of RMSProp (A3C paper, section 8: 0.99).
       rmsprop_epsilon: epsilon of RMSProp, under the root (A3C paper, section 4: none named).
       max_gradient_norm: global norm to which the applied gradients are clipped (not mentioned).
@@ -67,6 +69,7 @@ class ActorCriticConfig:
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 5
     discount: Probability = 0.99
     learning_rate: PositiveFloat = 7e-4
+    learning_rate_steps: PositiveInt | None = None
     rmsprop_decay: Annotated[float, Field(ge=0.1, le=1)] = 0.99
     rmsprop_epsilon: PositiveFloat = 1e-5
     max_gradient_norm: PositiveFloat = 0.5

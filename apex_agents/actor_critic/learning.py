@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.networks import ActorCriticNetwork
-from apex_agents.learning.optimizers import GuardedOptimizer
+from apex_agents.learning.optimizers import GuardedOptimizer, RMSProp
 from apex_agents.learning.policy_losses import actor_critic_loss, bootstrapped_returns
 from apex_agents.learning.update import Computed
 
@@ -55,9 +54,7 @@ class ActorCriticUpdate:
         self.network = network
         self.trained = network.trainable_variables
         self._config = config
-        optimizer = snt.optimizers.RMSProp(
-            config.learning_rate, config.rmsprop_decay, epsilon=config.rmsprop_epsilon
-        )
+        optimizer = RMSProp(self._learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
         self._optimizer = GuardedOptimizer((optimizer, self.trained))
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.variables = {"network": network.variables}
@@ -109,3 +106,10 @@ class ActorCriticUpdate:
         self.num_updates.assign_add(1)
         steps_skipped = self._optimizer.num_skipped.read_value()
         return {"gradient_norm": norm, "steps_skipped": steps_skipped}
+
+    def _learning_rate(self) -> tf.Tensor | float:
+        rate, num_steps = self._config.learning_rate, self._config.learning_rate_steps
+        if num_steps is None:
+            return rate
+        done = tf.cast(self.num_updates, tf.float32) / num_steps
+        return rate * tf.maximum(0.0, 1.0 - done)

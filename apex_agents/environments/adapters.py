@@ -59,7 +59,9 @@ def adapt(
         environment = _GymnasiumSteps(environment, seed)
     elif not isinstance(environment, dm_env.Environment):
         kind = type(environment).__name__
-        raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
+        are_many = isinstance(environment, gymnasium.vector.VectorEnv)
+        hint = "; many at once are given by a function with an argument num_envs" * are_many
+        raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment{hint}")
     adapted = AdaptedEnvironment(environment, max_episode_steps, metrics)
     adapted.use_mask(action_mask)
     return adapted
@@ -140,14 +142,15 @@ class AdaptedEnvironment(dm_env.Environment):
             kind = type(timestep).__name__
             raise ValueError(f"it returns a {kind}; it has to return a dm_env.TimeStep")
         step_type, reward, discount, observation = timestep
-        self._num_steps = 0 if timestep.first() else self._num_steps + 1
-        if timestep.mid() and self._num_steps == self._max_steps:
+        is_first = timestep.first()
+        self._num_steps = 0 if is_first else self._num_steps + 1
+        if self._num_steps == self._max_steps:
             step_type = dm_env.StepType.LAST
         self._needs_reset = step_type == dm_env.StepType.LAST
-        if not timestep.first():  # Reward and discount of a FIRST step are not read.
+        if not is_first:  # Reward and discount of a FIRST step are not read.
             reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
         if self._metrics:
-            self._read_info(timestep.first())
+            self._read_info(is_first)
         row = self._read_observation(observation, self._needs_reset and discount == 0)
         return dm_env.TimeStep(step_type, reward, discount, row)
 

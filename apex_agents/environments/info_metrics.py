@@ -39,6 +39,8 @@ class InfoMetrics:
 
     def add(self, info: Mapping[str, Any]) -> None:
         """Take what came with a step."""
+        if self.keys.isdisjoint(info):
+            return
         for name in self.names:
             number = math.nan
             with contextlib.suppress(ValueError):

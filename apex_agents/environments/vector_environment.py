@@ -333,7 +333,8 @@ def name_call(what: str, call: str, timeout_seconds: float | None) -> Waiting:
 
 def check_finite(timestep: dm_env.TimeStep) -> None:
     """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
-    if not np.isfinite(timestep.observation).all():
+    observation = np.asarray(timestep.observation)
+    if observation.dtype.kind == "f" and not np.isfinite(observation).all():
         raise ValueError("the observation is not finite")
     if timestep.first():  # Its reward and its discount are not read.
         return

@@ -4,7 +4,7 @@ Sonnet computes a step with a dozen operations per variable, each of which is a 
 fused kernel needs one pass. Slots, and thus checkpoints, are Sonnet's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import sonnet as snt
 import tensorflow as tf
@@ -12,6 +12,37 @@ import tensorflow as tf
 # The smallest relative difference between a gradient's mean square and its squared mean: several
 # times the error of rounding to float32.
 _MIN_RELATIVE_VARIANCE = 1e-5
+
+
+class RMSProp(snt.optimizers.RMSProp):
+    """RMSProp (Tieleman & Hinton 2012) whose learning rate may be another one at each step.
+
+    mean_square <- decay * mean_square + (1 - decay) * gradient^2
+    parameter <- parameter - learning_rate() * gradient / sqrt(mean_square + epsilon)
+    """
+
+    def __init__(
+        self, learning_rate: Callable[[], tf.Tensor | float], decay: float, epsilon: float
+    ):
+        super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon)
+
+    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
+        self._initialize(parameters)
+        rate = self.learning_rate()
+        for gradient, parameter, mean_square, momentum in zip(
+            updates, parameters, self.ms, self.mom, strict=True
+        ):
+            if gradient is not None:  # Else the loss does not depend on the parameter.
+                tf.raw_ops.ResourceApplyRMSProp(
+                    var=parameter.handle,
+                    ms=mean_square.handle,
+                    mom=momentum.handle,
+                    lr=rate,
+                    rho=self.decay,
+                    momentum=self.momentum,
+                    epsilon=self.epsilon,
+                    grad=gradient,
+                )
 
 
 class CenteredRMSProp(snt.optimizers.RMSProp):

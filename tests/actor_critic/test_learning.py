@@ -146,6 +146,19 @@ def test_one_update_by_hand():
     assert int(update.num_updates) == 1
 
 
+def test_the_learning_rate_falls_to_nothing():
+    network = snt.Linear(1, with_bias=False)
+    network(tf.zeros([1, 1]))
+    rates = {"learning_rate": 0.1, "learning_rate_steps": 4}
+    config = make_config(rmsprop_decay=1.0, rmsprop_epsilon=1.0, max_gradient_norm=1.0, **rates)
+    update, places = ActorCriticUpdate(network, config), [float(network.w)]
+    for _ in range(6):
+        update.apply([tf.constant([[-1.0]])])  # Its mean square stays 0: a step is a rate.
+        places.append(float(network.w))
+    expected = [0.1, 0.075, 0.05, 0.025, 0.0, 0.0]
+    np.testing.assert_allclose(np.diff(places), expected, atol=1e-6)
+
+
 def test_a_gradient_that_is_not_finite_moves_nothing(network):
     update = ActorCriticUpdate(network, CONFIG)
     before = [variable.numpy() for variable in network.variables]

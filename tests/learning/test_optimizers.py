@@ -7,7 +7,13 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.optimizers import AdaGrad, Adam, CenteredRMSProp, GuardedOptimizer
+from apex_agents.learning.optimizers import (
+    AdaGrad,
+    Adam,
+    CenteredRMSProp,
+    GuardedOptimizer,
+    RMSProp,
+)
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -79,7 +85,14 @@ def test_large_gradients_are_no_reason_to_skip(run):
 
 
 @EAGER_AND_GRAPH
-@pytest.mark.parametrize("make", [Adam, lambda rate: CenteredRMSProp(rate, 0.5, 0.0)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        Adam,
+        lambda rate: CenteredRMSProp(rate, 0.5, 0.0),
+        lambda rate: RMSProp(lambda: rate, 0.5, 0.0),
+    ],
+)
 def test_a_variable_on_which_the_loss_does_not_depend_stays_as_it_is(make, run):
     used, unused = tf.Variable(1.0), tf.Variable(2.0)
     guarded = GuardedOptimizer((make(LEARNING_RATE), [unused, used]))
@@ -114,9 +127,13 @@ def random_steps(optimizer: snt.Optimizer, num_steps: int = 50) -> np.ndarray:
             CenteredRMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6),
             snt.optimizers.RMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6, centered=True),
         ),
+        (
+            RMSProp(lambda: LEARNING_RATE, decay=0.9, epsilon=1e-6),
+            snt.optimizers.RMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6),
+        ),
         (Adam(LEARNING_RATE, epsilon=1e-3), snt.optimizers.Adam(LEARNING_RATE, epsilon=1e-3)),
     ],
-    ids=["RMSProp", "Adam"],
+    ids=["centered RMSProp", "RMSProp", "Adam"],
 )
 def test_fused_kernels_compute_what_sonnet_does(fused, sonnets):
     np.testing.assert_allclose(random_steps(fused), random_steps(sonnets), rtol=2e-4, atol=2e-4)
