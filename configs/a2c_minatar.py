@@ -21,8 +21,9 @@ def get_config() -> ExperimentConfig:
         mlp_hidden_sizes=dqn.mlp_hidden_sizes,
         hidden_size=dqn.stream_hidden_size,
         frame_stack=dqn.frame_stack,
+        learning_rate=0.01,
     )
     config.run.num_actors = 1
-    config.run.num_envs_per_actor = 16
+    config.run.num_envs_per_actor = 32
     config.run.max_actor_steps = 5_000_000
     return config

@@ -9,5 +9,5 @@ def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
     config = load_config("a2c_minatar")
     config.agent = A3CConfig(**vars(config.agent))
-    config.run.num_actors, config.run.num_envs_per_actor = 2, 8
+    config.run.num_actors, config.run.num_envs_per_actor = 2, 16
     return config
