@@ -22,7 +22,7 @@ def get_config() -> ExperimentConfig:
         hidden_size=dqn.stream_hidden_size,
         frame_stack=dqn.frame_stack,
         learning_rate=0.01,
-        learning_rate_steps=31_250,  # With max_actor_steps below: until the end.
+        learning_rate_steps=31_250,  # As many as max_actor_steps below allow.
     )
     config.run.num_actors = 1
     config.run.num_envs_per_actor = 32

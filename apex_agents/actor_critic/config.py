@@ -38,8 +38,8 @@ class ActorCriticConfig:
         5.1: 5).
       discount: gamma per agent step (A3C paper, section 8: 0.99).
       learning_rate: step size of RMSProp (A3C paper, section 8: drawn between 1e-4 and 1e-2).
-      learning_rate_steps: learner steps over which the learning rate falls linearly to 0, where it
-        stays; None: it does not fall (A3C paper, section 8: until the end of the run).
+      learning_rate_steps: learner steps over which the learning rate falls linearly to a tenth,
+        where it stays; None: it does not fall (A3C paper, section 8: to 0 at the end of the run).
       rmsprop_decay: decay of the running mean of RMSProp (A3C paper, section 8: 0.99).
       rmsprop_epsilon: epsilon of RMSProp, under the root (A3C paper, section 4: none named).
       max_gradient_norm: global norm to which the applied gradients are clipped (not mentioned).

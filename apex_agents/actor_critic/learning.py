@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.networks import ActorCriticNetwork
-from apex_agents.learning.optimizers import GuardedOptimizer, RMSProp
+from apex_agents.learning.optimizers import GuardedOptimizer, RMSProp, anneal
 from apex_agents.learning.policy_losses import actor_critic_loss, bootstrapped_returns
 from apex_agents.learning.update import Computed
 
@@ -108,8 +108,5 @@ class ActorCriticUpdate:
         return {"gradient_norm": norm, "steps_skipped": steps_skipped}
 
     def _learning_rate(self) -> tf.Tensor | float:
-        rate, num_steps = self._config.learning_rate, self._config.learning_rate_steps
-        if num_steps is None:
-            return rate
-        done = tf.cast(self.num_updates, tf.float32) / num_steps
-        return rate * tf.maximum(0.0, 1.0 - done)
+        config = self._config
+        return anneal(config.learning_rate, self.num_updates, config.learning_rate_steps)

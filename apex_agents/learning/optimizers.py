@@ -14,6 +14,14 @@ import tensorflow as tf
 _MIN_RELATIVE_VARIANCE = 1e-5
 
 
+def anneal(rate: float, num_steps: tf.Tensor, annealing_steps: int | None) -> tf.Tensor | float:
+    """Return rate * max(0.1, 1 - 0.9 * num_steps / annealing_steps); None leaves it as it is."""
+    if annealing_steps is None:
+        return rate
+    done = tf.cast(num_steps, tf.float32) / annealing_steps
+    return rate * tf.maximum(0.1, 1.0 - 0.9 * done)
+
+
 class RMSProp(snt.optimizers.RMSProp):
     """RMSProp (Tieleman & Hinton 2012) whose learning rate may be another one at each step.
 
@@ -83,8 +91,7 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
 class Adam(snt.optimizers.Adam):
     """Adam (Kingma & Ba 2015, algorithm 1).
 
-    With `annealing_steps` the learning rate of step k is max(0.1, 1 - 0.9 k / annealing_steps)
-    times the one given.
+    With `annealing_steps` the learning rate of step k falls as `anneal` says.
     """
 
     def __init__(
@@ -98,9 +105,7 @@ class Adam(snt.optimizers.Adam):
         self.step.assign_add(1)
         step = tf.cast(self.step, tf.float32)
         beta1_power, beta2_power = self.beta1**step, self.beta2**step
-        rate = self.learning_rate
-        if self._annealing_steps is not None:
-            rate *= tf.maximum(0.1, 1.0 - 0.9 * step / self._annealing_steps)
+        rate = anneal(self.learning_rate, step, self._annealing_steps)
         # The kernel adds epsilon to the root of the biased moment.
         epsilon = self.epsilon * tf.sqrt(1.0 - beta2_power)
         for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):

@@ -146,7 +146,7 @@ def test_one_update_by_hand():
     assert int(update.num_updates) == 1
 
 
-def test_the_learning_rate_falls_to_nothing():
+def test_the_learning_rate_falls_linearly_to_a_tenth():
     network = snt.Linear(1, with_bias=False)
     network(tf.zeros([1, 1]))
     rates = {"learning_rate": 0.1, "learning_rate_steps": 4}
@@ -155,7 +155,7 @@ def test_the_learning_rate_falls_to_nothing():
     for _ in range(6):
         update.apply([tf.constant([[-1.0]])])  # Its mean square stays 0: a step is a rate.
         places.append(float(network.w))
-    expected = [0.1, 0.075, 0.05, 0.025, 0.0, 0.0]
+    expected = [0.1, 0.0775, 0.055, 0.0325, 0.01, 0.01]
     np.testing.assert_allclose(np.diff(places), expected, atol=1e-6)
 
 
