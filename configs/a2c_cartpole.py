@@ -25,7 +25,7 @@ def get_config() -> ExperimentConfig:
         num_envs_per_actor=16,
         target_return=TaskReturn(475.0, "CartPole-v1"),
         max_actor_steps=1_000_000,
-        evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=1.0),
+        evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=0.3),
     )
     environment = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
     return ExperimentConfig(agent=agent, environment=environment, run=run)
