@@ -88,6 +88,31 @@ def test_one_worker_equals_updates_in_one_process(is_synchronous, builder_class)
         np.testing.assert_allclose(variable, array, atol=1e-5)
 
 
+@pytest.mark.parametrize("base", [ActorCriticBuilder, Sending])
+def test_a_loss_of_ones_own_is_the_loss_of_each_rollout(base):
+    class Zero(ActorCriticUpdate):
+        def compute(self, batch, weights=None):
+            computed = super().compute(batch, weights)
+            return computed._replace(gradients=[0.0 * part for part in computed.gradients])
+
+    class Builder(base):
+        def make_network_update(self, network):
+            return Zero(network, self.config)
+
+    experiment = make_cartpole(is_synchronous=True)
+    experiment.run.max_learner_steps = 5
+    experiment = dataclasses.replace(experiment, builder=Builder(experiment.config.agent))
+    learner = run_local(experiment)
+    initial = experiment.builder.make_networks(
+        experiment.environment_spec(), experiment.run.node_seed("learner")
+    )
+    for array, variable in zip(
+        learner.get_variables(["network"])[0], initial.variables, strict=True
+    ):
+        np.testing.assert_array_equal(array, variable)
+    assert learner.num_steps == 5
+
+
 def test_a_run_in_one_process_needs_a_rollout_of_all_environments():
     experiment = make_cartpole(is_synchronous=True)
     run = experiment.run
