@@ -6,7 +6,7 @@ import tensorflow as tf
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
 from apex_agents.learning.losses import TDLoss, double_q_values
-from apex_agents.learning.optimizers import AdaGrad, Adam, CenteredRMSProp
+from apex_agents.learning.optimizers import AdaGrad, Adam, RMSProp
 from apex_agents.learning.q_learning import QLearningUpdate
 from apex_agents.replay.transitions import Transition
 
@@ -58,4 +58,5 @@ def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:
     if config.optimizer == "adam":
         epsilon = config.adam_epsilon or 0.01 / config.batch_size
         return Adam(config.learning_rate, epsilon, config.learning_rate_steps)
-    return CenteredRMSProp(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+    rate, decay, epsilon = config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
+    return RMSProp(lambda: rate, decay, epsilon, centered=True)

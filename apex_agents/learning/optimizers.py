@@ -23,69 +23,40 @@ def anneal(rate: float, num_steps: tf.Tensor, annealing_steps: int | None) -> tf
 
 
 class RMSProp(snt.optimizers.RMSProp):
-    """RMSProp (Tieleman & Hinton 2012) whose learning rate may be another one at each step.
-
-    mean_square <- decay * mean_square + (1 - decay) * gradient^2
-    parameter <- parameter - learning_rate() * gradient / sqrt(mean_square + epsilon)
-    """
-
-    def __init__(
-        self, learning_rate: Callable[[], tf.Tensor | float], decay: float, epsilon: float
-    ):
-        super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon)
-
-    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
-        self._initialize(parameters)
-        rate = self.learning_rate()
-        for gradient, parameter, mean_square, momentum in zip(
-            updates, parameters, self.ms, self.mom, strict=True
-        ):
-            if gradient is not None:  # Else the loss does not depend on the parameter.
-                tf.raw_ops.ResourceApplyRMSProp(
-                    var=parameter.handle,
-                    ms=mean_square.handle,
-                    mom=momentum.handle,
-                    lr=rate,
-                    rho=self.decay,
-                    momentum=self.momentum,
-                    epsilon=self.epsilon,
-                    grad=gradient,
-                )
-
-
-class CenteredRMSProp(snt.optimizers.RMSProp):
-    """RMSProp that divides by the standard deviation of the gradient (Tieleman & Hinton 2012).
+    """RMSProp, plain or divided by the gradient's standard deviation (Tieleman & Hinton 2012).
 
       mean_square <- decay * mean_square + (1 - decay) * gradient^2
-      mean <- decay * mean + (1 - decay) * gradient
-      parameter <- parameter - learning_rate * gradient / sqrt(mean_square - mean^2 + epsilon)
+      mean <- decay * mean + (1 - decay) * gradient, if it is centered; else it stays 0
+      parameter <- parameter - learning_rate() * gradient / sqrt(mean_square - mean^2 + epsilon)
 
     If a gradient hardly changes for hundreds of steps, rounding would make the argument of the root
     negative; the mean square is therefore kept a little above the squared mean.
     """
 
-    def __init__(self, learning_rate: float, decay: float, epsilon: float):
-        super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon, centered=True)
+    def __init__(
+        self,
+        learning_rate: Callable[[], tf.Tensor | float],
+        decay: float,
+        epsilon: float,
+        centered: bool = False,
+    ):
+        super().__init__(learning_rate, decay, 0.0, epsilon, centered)
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
-        slots = zip(updates, parameters, self.mg, self.ms, self.mom, strict=True)
-        # The gradient is None where the loss does not depend on the parameter.
-        used = (slot for slot in slots if slot[0] is not None)
-        for gradient, parameter, mean, mean_square, momentum in used:
-            smallest = (1.0 + _MIN_RELATIVE_VARIANCE) * tf.square(mean)
-            mean_square.assign(tf.maximum(mean_square, smallest))
-            tf.raw_ops.ResourceApplyCenteredRMSProp(
-                var=parameter.handle,
-                mg=mean.handle,
-                ms=mean_square.handle,
-                mom=momentum.handle,
-                lr=self.learning_rate,
-                rho=self.decay,
-                momentum=self.momentum,
-                epsilon=self.epsilon,
-                grad=gradient,
-            )
+        rates = {"lr": self.learning_rate(), "rho": self.decay}
+        rates |= {"momentum": self.momentum, "epsilon": self.epsilon}
+        for i, (gradient, parameter) in enumerate(zip(updates, parameters, strict=True)):
+            if gradient is None:  # The loss does not depend on the parameter.
+                continue
+            slots = {"ms": self.ms[i].handle, "mom": self.mom[i].handle}
+            options = {"var": parameter.handle, **slots, **rates, "grad": gradient}
+            if not self.centered:
+                tf.raw_ops.ResourceApplyRMSProp(**options)
+                continue
+            smallest = (1.0 + _MIN_RELATIVE_VARIANCE) * tf.square(self.mg[i])
+            self.ms[i].assign(tf.maximum(self.ms[i], smallest))
+            tf.raw_ops.ResourceApplyCenteredRMSProp(mg=self.mg[i].handle, **options)
 
 
 class Adam(snt.optimizers.Adam):

@@ -7,13 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.optimizers import (
-    AdaGrad,
-    Adam,
-    CenteredRMSProp,
-    GuardedOptimizer,
-    RMSProp,
-)
+from apex_agents.learning.optimizers import AdaGrad, Adam, GuardedOptimizer, RMSProp
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -89,7 +83,7 @@ def test_large_gradients_are_no_reason_to_skip(run):
     "make",
     [
         Adam,
-        lambda rate: CenteredRMSProp(rate, 0.5, 0.0),
+        lambda rate: RMSProp(lambda: rate, 0.5, 0.0, centered=True),
         lambda rate: RMSProp(lambda: rate, 0.5, 0.0),
     ],
 )
@@ -124,7 +118,7 @@ def random_steps(optimizer: snt.Optimizer, num_steps: int = 50) -> np.ndarray:
     ("fused", "sonnets"),
     [
         (
-            CenteredRMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6),
+            RMSProp(lambda: LEARNING_RATE, decay=0.9, epsilon=1e-6, centered=True),
             snt.optimizers.RMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6, centered=True),
         ),
         (
@@ -159,7 +153,7 @@ def test_steady_gradients_of_any_size_leave_the_parameters_finite(decay):
     rng = np.random.default_rng(0)
     sizes = tf.constant(np.exp(rng.uniform(-5, 5, 1000)).astype(np.float32))
     parameter = tf.Variable(tf.zeros(1000))
-    optimizer = CenteredRMSProp(LEARNING_RATE, decay, epsilon=1.5e-7)
+    optimizer = RMSProp(lambda: LEARNING_RATE, decay, epsilon=1.5e-7, centered=True)
     optimizer.apply([tf.zeros(1000)], [parameter])  # Makes the slots, outside of the graph below.
 
     @tf.function
