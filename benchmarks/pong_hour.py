@@ -16,6 +16,7 @@ _EARLIER = {
     "agent.target_update_period": 1_000,
     "agent.learning_rate_steps": None,
 }
+_EARLIER_A2C = {"agent.learning_rate": 7e-4, "run.num_actors": 2, "run.num_envs_per_actor": 8}
 
 
 def get_study() -> Study:
@@ -26,7 +27,7 @@ def get_study() -> Study:
             "Ape-X DQN": Setting(
                 "apex_dqn_atari_single_host", {"run.max_actor_steps": 1_000_000, **_EARLIER}
             ),
-            "A2C": Setting("a2c_atari_single_host", {}),
+            "A2C": Setting("a2c_atari_single_host", _EARLIER_A2C),
             "A3C": Setting("a3c_atari_single_host", {}),
         },
         tasks=("pong",),

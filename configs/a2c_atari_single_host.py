@@ -11,8 +11,8 @@ from apex_agents.environments import AtariConfig, EnvironmentConfig
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
     run = RunConfig(
-        num_actors=2,
-        num_envs_per_actor=8,
+        num_actors=1,
+        num_envs_per_actor=16,
         evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
     )
     # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
@@ -25,5 +25,6 @@ def get_config() -> ExperimentConfig:
         conv_strides=(4, 2),
         mlp_hidden_sizes=(),
         hidden_size=256,
+        learning_rate=0.003,
     )
     return ExperimentConfig(agent=agent, environment=environment, run=run)
