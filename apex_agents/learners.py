@@ -1,24 +1,28 @@
-"""Several learners: each computes gradients of batches of its own, a parameter server applies them.
+"""Gradients that are computed here and applied there: by several learners, or by actors.
 
+Several learners compute them of batches of their own, the actors of A2C and A3C of their rollouts.
 The parameter server is a learner whose data are gradients (`learning/gradients.py`). It publishes
 parameters for everybody, and for the learners the variables of the target networks, too
 (`learning/following.py`). All of this travels through the first replay server.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
 import reverb
+import tensorflow as tf
 from acme.utils import loggers
 
 from apex_agents.config import RunConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.experiment import Experiment
 from apex_agents.learning.following import (
-    FollowedPublisher,
+    FollowingSource,
     ParameterFollower,
+    TargetPublisher,
     make_following_tables,
+    make_target_table,
 )
 from apex_agents.learning.gradient_learner import (
     GradientLearner,
@@ -27,6 +31,7 @@ from apex_agents.learning.gradient_learner import (
     metric_names,
 )
 from apex_agents.learning.gradients import (
+    GRADIENTS,
     GradientSender,
     GradientSource,
     count_parameters,
@@ -37,7 +42,36 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import HistogramLogger, make_gradient_logger
 from apex_agents.nodes.node import Replays, await_answer
 from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.messages import ParameterSource
 from apex_agents.waits import WORKS, say
+
+
+def make_gradient_tables(experiment: Experiment, spec: EnvironmentSpec) -> list[reverb.Table]:
+    """Build the tables that a run needs beside the builder's, where gradients are sent."""
+    builder, run = experiment.builder, experiment.run
+    if run.num_learners > 1:
+        return make_learner_tables(builder, spec, run)
+    if not _actors_send_gradients(experiment):
+        return []
+    policy = builder.make_policy(spec, run.env_indices(0), run.num_envs, seed=0)
+    return make_following_tables(policy.variables, run.num_actors)
+
+
+def _actors_send_gradients(experiment: Experiment) -> bool:
+    return experiment.data_flow().table == GRADIENTS
+
+
+def make_parameter_source(
+    experiment: Experiment,
+    client: reverb.Client,
+    index: int,
+    variables: Mapping[str, Sequence[tf.Variable]],
+    should_stop: Callable[[], bool],
+) -> ParameterSource:
+    """Build the source of an actor's parameters, which arrive at once if it sends gradients."""
+    if _actors_send_gradients(experiment):
+        return FollowingSource(client, index, variables, should_stop)
+    return ParameterSource(client, should_stop)
 
 
 def make_learner_tables(builder: Any, spec: EnvironmentSpec, run: RunConfig) -> list[reverb.Table]:
@@ -45,7 +79,8 @@ def make_learner_tables(builder: Any, spec: EnvironmentSpec, run: RunConfig) -> 
     update = builder.make_update(spec)
     return [
         make_gradient_table(count_parameters(update.trained), None, run.num_learners),
-        *make_following_tables(update, run.num_learners),
+        *make_following_tables(update.variables, run.num_learners),
+        make_target_table(update),
     ]
 
 
@@ -80,8 +115,7 @@ def make_parameter_server(
         settings.wait_seconds,
         settings.max_staleness,
     )
-    publisher = FollowedPublisher(clients, update, run.num_learners)
-    return ApexLearner(update, source, publisher, **options)
+    return ApexLearner(update, source, TargetPublisher(clients, update), **options)
 
 
 def make_gradient_learner(  # noqa: PLR0913

@@ -2,13 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import reverb
 
 from apex_agents.acting.actor import run_in_lock_step
-from apex_agents.builder import Role, acts_in_learner
+from apex_agents.builder import Adder, Role, acts_in_learner
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment
@@ -120,7 +120,7 @@ def _run(
         actor = builder.make_actor(policy, adders, variable_source=learner)
         stack.callback(actor.close)
 
-        schedule = _Schedule(client, flow)
+        schedule = _Schedule(client, flow, adders)
 
         def is_over(actor_steps: int = 0) -> bool:
             seconds = time.monotonic() - started_at
@@ -135,9 +135,8 @@ def _run(
             for episodes in acting:
                 for episode in episodes:
                     on_episode(episode)
-                num_items = sum(adder.num_items for adder in adders)
                 # The last items are learned from, too.
-                while schedule.is_due(learner.num_steps, num_items):
+                while schedule.is_due(learner.num_steps):
                     if is_over():
                         break
                     learner.step()
@@ -150,14 +149,20 @@ def _run(
 class _Schedule:
     """Decides when the learner steps: in a fixed ratio to the items sent, once it can learn."""
 
-    def __init__(self, client: reverb.Client, flow: DataFlow):
+    def __init__(self, client: reverb.Client, flow: DataFlow, adders: Sequence[Adder]):
         self._client = client
         self._flow = flow
+        self._adders = adders
         self._first_item: int | None = None
 
-    def is_due(self, learner_steps: int, num_items: int) -> bool:
-        """Return whether the next call of `learner.step` is due, after so many items."""
+    def is_due(self, learner_steps: int) -> bool:
+        """Return whether the next call of `learner.step` is due."""
+        num_items = sum(adder.num_items for adder in self._adders)
         if self._first_item is None:
+            if num_items < self._flow.min_size:
+                return False
+            for adder in self._adders:
+                adder.flush()
             if read_statistics(self._client, self._flow).replay_size < self._flow.min_size:
                 return False
             self._first_item = num_items - 1

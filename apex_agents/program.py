@@ -21,7 +21,12 @@ from apex_agents.builder import Role, acts_in_learner
 from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
-from apex_agents.learners import make_learner_tables, make_parameter_server, run_gradient_learner
+from apex_agents.learners import (
+    make_gradient_tables,
+    make_parameter_server,
+    make_parameter_source,
+    run_gradient_learner,
+)
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
 from apex_agents.metrics.statistics import StatisticsPoller
@@ -34,7 +39,6 @@ from apex_agents.nodes.node import (
 )
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.connections import PerServer
-from apex_agents.replay.messages import ParameterSource
 from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
@@ -79,9 +83,7 @@ def make_program(experiment: Experiment) -> lp.Program:
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
     run, spec = experiment.run, experiment.environment_spec()
     tables = experiment.builder.share(run.num_replays).make_replay_tables(spec)
-    if run.num_learners > 1:
-        tables += make_learner_tables(experiment.builder, spec, run)
-    return tables
+    return [*tables, *make_gradient_tables(experiment, spec)]
 
 
 def _act(experiment: Experiment, replays: Replays, index: int) -> None:
@@ -91,7 +93,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     environment, env_indices = _make_environment(experiment, index), run.env_indices(index)
     seed = _actor_seed(experiment, index)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
-    source = ParameterSource(client, stop.is_set)
+    source = make_parameter_source(experiment, client, index, policy.variables, stop.is_set)
     adders = builder.make_adders(
         client,
         environment.spec,

@@ -1,7 +1,8 @@
 """One, two and four learners on two games of MinAtar at equal numbers of updates.
 
 Synchronous learners apply the mean of their gradients, asynchronous ones each gradient (Nair et al.
-2015, Gorila); all have the settings of `gorila_minatar`.
+2015, Gorila). All have the settings of `gorila_minatar`, with smaller streams, of which less has to
+be sent, and an exploration and targets that fit so few updates.
 
 Example:
   apex-study benchmarks/gorila.py --workdir=runs/gorila
@@ -22,6 +23,13 @@ def get_study() -> Study:
         title="Several learners at equal updates",
         settings=settings,
         tasks=("MinAtar/Breakout-v1", "MinAtar/Asterix-v1"),
-        fields={"run.max_actor_steps": None, "run.max_learner_steps": 20_000},
+        fields={
+            "run.max_actor_steps": None,
+            "run.max_learner_steps": 4_000,
+            "run.evaluation.min_period_seconds": 5.0,
+            "agent.stream_hidden_size": 32,
+            "agent.exploration.annealing_steps": 1_000,
+            "agent.target_update_period": 250,
+        },
         x=columns.LEARNER_STEPS,
     )

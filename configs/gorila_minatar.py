@@ -1,10 +1,10 @@
 """MinAtar's Breakout by Gorila, asynchronous learners around a parameter server; needs minatar.
 
-Nair et al. 2015: DQN with uniform samples of single steps, AdaGrad, and the targets of the
-parameter server; gradients that are too old or have outlying losses are left out. Unlike there:
-four learners and 16 environments, not a hundred each; one replay and one server, not many shards;
-batches of 64; a target that is copied every 1,000 updates, not 60,000, of networks for MinAtar,
-dueling and double; thresholds of our own, since the paper names none.
+Nair et al. 2015: DQN with uniform samples of single steps, each 8 times on average, AdaGrad, and
+the targets of the parameter server; gradients that are too old or have outlying losses are left
+out. Unlike there: four learners and 16 environments, not a hundred each; one replay and one server,
+not many shards; batches of 64; a target that is copied every 1,000 updates, not 60,000, of networks
+for MinAtar, dueling and double; thresholds of our own, since the paper names none.
 """
 
 from apex_agents.config import ExperimentConfig, LearnersConfig
@@ -28,4 +28,5 @@ def get_config() -> ExperimentConfig:
         epsilon=0.1, alpha=0.0, evaluation_epsilon=0.01, annealing_steps=5_000
     )
     agent.replay.priority_exponent = 0.0
+    agent.replay.samples_per_insert = 8.0
     return config

@@ -33,21 +33,20 @@ from apex_agents.learners import (
     make_parameter_server,
 )
 from apex_agents.learning.following import (
-    FollowedPublisher,
     ParameterFollower,
-    following_table_names,
+    TargetPublisher,
 )
 from apex_agents.learning.gradient_learner import GradientLearner, OutlierFilter
-from apex_agents.learning.gradients import GRADIENTS
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import update_on_batch
 from apex_agents.local import run_local
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.presets import load_config
 from apex_agents.r2d2.builder import R2D2Builder
+from apex_agents.replay import messages
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ParameterPublisher, Sample
-from apex_agents.replay.messages import ParameterSource, to_arrays
+from apex_agents.replay.messages import to_arrays
 from apex_agents.replay.transitions import Transition
 from tests.r2d2.sequences import make_config as make_r2d2_config
 
@@ -212,14 +211,15 @@ class Team:
         self.is_stopping = True
 
     def await_publication(self) -> None:
-        """Wait until the newest parameters of the server can be read."""
-        source = ParameterSource(self.client)
+        """Wait until the newest parameters of the server have arrived at all learners."""
+        sources = [learner._follower._source for learner in self.learners]
 
-        def is_newest() -> bool:
-            source.get_variables(["network"])
-            return source.learner_steps == self.server.num_steps
+        def have_newest() -> bool:
+            for source in sources:
+                source.refresh()
+            return all(source.newest_steps == self.server.num_steps for source in sources)
 
-        wait_for(is_newest)
+        wait_for(have_newest)
 
     def learn(self, num_updates: int) -> None:
         """Let all learners take so many steps, and the server as many."""
@@ -368,8 +368,9 @@ def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve)
     builder, spec, _ = make_agent("dueling")
     of_learners = make_learner_tables(builder, spec, run)
     client = serve(*builder.make_replay_tables(spec), *of_learners)
-    node = types.SimpleNamespace(_experiment=types.SimpleNamespace(run=run))
-    publisher = FollowedPublisher(client, builder.make_update(spec), run.num_learners)
+    flow = builder.data_flow(1)
+    node = types.SimpleNamespace(_experiment=types.SimpleNamespace(data_flow=lambda: flow))
+    publisher = TargetPublisher(client, builder.make_update(spec))
     publisher.publish(to_arrays(builder.make_update(spec).variables), 0)
     publisher.flush()
     publisher.close()
@@ -379,8 +380,6 @@ def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve)
     ] * 3
     ReplayNode._reset_messages(node, client)  # type: ignore[arg-type]
     assert not any(client.server_info()[table.name].current_size for table in of_learners)
-    names = {table.name for table in of_learners}
-    assert names == {GRADIENTS, *following_table_names(run.num_learners)}
 
 
 def spoil(batch: Transition) -> Transition:
@@ -418,7 +417,7 @@ def test_a_gradient_that_is_not_finite_is_no_asynchronous_update(serve):
     assert np.isfinite(team.server_rows[0]["loss"])
 
 
-def test_parameters_are_found_by_a_learner_whose_own_table_got_none(serve):
+def test_parameters_are_found_by_a_learner_whose_own_table_got_none(serve, monkeypatch):
     # As after a restart of the replay, while its reader waits for the one before.
     with contextlib.ExitStack() as stack:
         team = Team("dueling", draw_batches("dueling", 2), serve, stack)
@@ -426,8 +425,9 @@ def test_parameters_are_found_by_a_learner_whose_own_table_got_none(serve):
         update = team.builder.make_update(team.spec)
         follower = ParameterFollower(team.client, 0, update, max_wait_seconds=2 * TIMEOUT_SECONDS)
         stack.callback(follower.close)
+        monkeypatch.setattr(messages, "find_followers", lambda *_: [])
         for learner_steps in (5, 3):  # A parameter server may resume from an earlier checkpoint.
-            publisher = ParameterPublisher(team.client, (), ())
+            publisher = ParameterPublisher(team.client)
             stack.callback(publisher.close)
             publisher.publish(team.server.get_all_variables(), learner_steps)
             publisher.flush()

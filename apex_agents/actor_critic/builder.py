@@ -194,7 +194,9 @@ class ActorCriticBuilder:
         (sender,) = adders
         update = self.make_network_update(policy.network)
         client = make_variable_client(policy, variable_source)
-        return Worker(policy, self.config, GradientReceiver(update, sender, client, self.config))
+        await_next = getattr(variable_source, "await_next", None)
+        receiver = GradientReceiver(update, sender, client, self.config, await_next)
+        return Worker(policy, self.config, receiver)
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         """Build the update of the learner, with a network whose variables follow from a seed."""

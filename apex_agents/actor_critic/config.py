@@ -77,7 +77,7 @@ class ActorCriticConfig:
     entropy_coefficient: NonNegativeFloat = 0.01
     greedy_evaluation: bool = False
     max_wait_seconds: PositiveFloat = 10.0
-    queue_size: Annotated[int, Field(ge=1, le=10_000)] = 64
+    queue_size: Annotated[int, Field(ge=1, le=10_000)] = 4
     builder: BuilderName = "standard"
 
     def rules(self) -> Iterator[Rule]:

@@ -1,6 +1,7 @@
 """The worker: an actor of rollouts, from which it computes gradients for a learner elsewhere."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import dm_env
@@ -17,8 +18,8 @@ from apex_agents.learning.gradients import GradientSender, to_vector
 from apex_agents.learning.update import Update
 
 _LAST = int(dm_env.StepType.LAST)
-# Times between two looks for new parameters, the first and the longest.
-_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
+# Between two looks for new parameters, where their source cannot wait for them.
+_POLL_SECONDS = 0.001
 
 
 class RolloutReceiver(Protocol):
@@ -118,6 +119,10 @@ class Worker(core.Actor):
         )
 
 
+def _pause() -> None:
+    time.sleep(_POLL_SECONDS)
+
+
 class GradientReceiver:
     """Computes the gradients of rollouts, and sends them to the learner in another process.
 
@@ -132,6 +137,7 @@ class GradientReceiver:
         sender: GradientSender,
         variable_client: variable_utils.VariableClient,
         config: ActorCriticConfig,
+        await_next: Callable[[], None] | None = None,
     ):
         """Put the parts together.
 
@@ -140,11 +146,13 @@ class GradientReceiver:
           sender: sends them.
           variable_client: assigns new values to the policy's variables.
           config: the agent's settings.
+          await_next: waits until there may be other parameters; None: for a millisecond.
         """
         self._update = update
         self._sender = sender
         self._variable_client = variable_client
         self._config = config
+        self._await_next = await_next or _pause
         self._sent_version: int | None = None
         self._compute = tf.function(self._compute_on_rollout, autograph=False)
 
@@ -155,16 +163,16 @@ class GradientReceiver:
 
     def begin(self) -> None:
         deadline = time.monotonic() + self._config.max_wait_seconds
-        poll_seconds = _POLL_SECONDS
         while True:
+            if self._has_to_wait():
+                self._await_next()
             self._variable_client.update_and_wait()
-            is_new = self._sender.version != self._sent_version
-            if is_new or not self._config.is_synchronous or self._sender.should_stop():
+            if not self._has_to_wait() or time.monotonic() >= deadline:
                 return
-            if time.monotonic() >= deadline:
-                return
-            time.sleep(poll_seconds)
-            poll_seconds = min(2 * poll_seconds, _MAX_POLL_SECONDS)
+
+    def _has_to_wait(self) -> bool:
+        is_sent = self._sender.version == self._sent_version
+        return self._config.is_synchronous and is_sent and not self._sender.should_stop()
 
     def close(self) -> None:
         self._sender.close()

@@ -1,7 +1,7 @@
-"""Parameters for several learners: each version, for those that wait for it, or the newest one.
+"""Parameters for those who compute gradients: each version at once, by a blocking read.
 
-A learner that needs each version waits in a blocking read: it has a table of its own, in which it
-finds every publication once. Variables of target networks are published when they have moved.
+Such a follower has a table of its own, in which it finds every publication once. Variables of
+target networks are published when they have moved.
 """
 
 import time
@@ -16,8 +16,9 @@ from apex_agents.learning.update import Update
 from apex_agents.replay.connections import ParameterPublisher
 from apex_agents.replay.dataset import BatchReader, read_table
 from apex_agents.replay.messages import (
-    PARAMETERS,
+    LEARNER_STEPS,
     ParameterSource,
+    follower_table,
     make_latest_table,
     parameter_messages,
     parameter_signature,
@@ -29,26 +30,21 @@ from apex_agents.waits import Waiting
 
 TARGETS = "targets"
 _RETRY_SECONDS = 0.2
-# Seconds without a version before the newest one is asked for.
+# Seconds without a version before the server is asked for the newest one.
 _ASK_SECONDS = 1.0
 
 
-def make_following_tables(update: Update, num_followers: int) -> list[reverb.Table]:
-    """Build a table for each follower, and one for the target networks of an update."""
-    parameters = parameter_signature(update.variables)
-    return [
-        *(make_latest_table(_follower_table(i), parameters, 1) for i in range(num_followers)),
-        make_latest_table(TARGETS, parameter_signature(_target_variables(update))),
-    ]
+def make_following_tables(
+    variables: Mapping[str, Sequence[tf.Variable]], num_followers: int
+) -> list[reverb.Table]:
+    """Build a table for each follower of published variables."""
+    parameters = parameter_signature(variables)
+    return [make_latest_table(follower_table(i), parameters, 1) for i in range(num_followers)]
 
 
-def following_table_names(num_followers: int) -> list[str]:
-    """Return the names of these tables."""
-    return [*map(_follower_table, range(num_followers)), TARGETS]
-
-
-def _follower_table(index: int) -> str:
-    return f"{PARAMETERS}_{index}"
+def make_target_table(update: Update) -> reverb.Table:
+    """Build the table of the target networks of an update, which may have none."""
+    return make_latest_table(TARGETS, parameter_signature(_target_variables(update)))
 
 
 def _target_variables(update: Update) -> dict[str, Sequence[tf.Variable]]:
@@ -59,17 +55,12 @@ def _last_move(update: Update, learner_steps: int) -> int:
     return 0 if update.targets is None else update.targets.last_move(learner_steps)
 
 
-class FollowedPublisher(ParameterPublisher):
-    """Publishes parameters for followers, too, and before them the targets, if they have moved."""
+class TargetPublisher(ParameterPublisher):
+    """Publishes parameters, and before them the target networks, if they have moved."""
 
-    def __init__(
-        self,
-        clients: reverb.Client | Sequence[reverb.Client],
-        update: Update,
-        num_followers: int,
-    ):
-        """Publish nothing yet; see `make_following_tables`."""
-        super().__init__(clients, [_follower_table(i) for i in range(num_followers)], [TARGETS])
+    def __init__(self, clients: reverb.Client | Sequence[reverb.Client], update: Update):
+        """Publish nothing yet; see `make_target_table`."""
+        super().__init__(clients, [TARGETS])
         self._update = update
         self._moved_at: int | None = None
         self._targets: Any = None
@@ -83,6 +74,59 @@ class FollowedPublisher(ParameterPublisher):
             self._targets, _ = parameter_messages(arrays, moved_at)
             self._moved_at = moved_at
         super().publish(variables, learner_steps, self._targets, *messages)
+
+
+class FollowingSource(ParameterSource):
+    """Parameters that arrive by themselves.
+
+    The server is asked, as by any `ParameterSource`, only where none have arrived for a second: it,
+    or learning, may have begun again, which the thread that reads notices late.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        index: int,
+        variables: Mapping[str, Sequence[tf.Variable]],
+        should_stop: Callable[[], bool] = lambda: False,
+    ):
+        """Follow the publications on a server; nothing is read yet.
+
+        Args:
+          client: client of the server, which has the table of `make_following_tables`.
+          index: index of the follower.
+          variables: variables like those that are published.
+          should_stop: asked while waiting for the first parameters.
+        """
+        super().__init__(client, should_stop)
+        signature = parameter_signature(variables)
+        table = follower_table(index)
+        self._reader = BatchReader(read_table(client, table, signature, 1, reverb.TimestepDataset))
+        self._arrived: reverb.ReplaySample | None = None
+        self._ask_at = 0.0
+
+    def await_next(self) -> None:
+        """Wait until parameters arrive, for a second at most."""
+        if self._arrived is None:
+            self._arrived = self._reader.poll(_ASK_SECONDS)
+
+    def refresh(self) -> None:
+        """Take what has arrived since the last call."""
+        newest, self._arrived = self._arrived, None
+        # More than one waits if learning went on meanwhile.
+        while (sample := self._reader.poll(0.0)) is not None:
+            newest = sample
+        if newest is not None and newest.data[LEARNER_STEPS] > self.newest_steps:
+            self._hold(newest.data)  # Tensors, which variables take over faster than arrays.
+        elif time.monotonic() >= self._ask_at:
+            super().refresh()
+        else:
+            return
+        self._ask_at = time.monotonic() + _ASK_SECONDS
+
+    def close(self) -> None:
+        """End the thread that reads."""
+        self._reader.close()
 
 
 class ParameterFollower:
@@ -106,20 +150,15 @@ class ParameterFollower:
           client: client of the server.
           index: index of the follower.
           update: update whose variables, targets and number of updates are assigned.
-          max_wait_seconds: seconds to wait for a version after the one in use, before the newest
-            one will do again; None: the newest one always does.
+          max_wait_seconds: seconds to wait for a version other than the one in use; None: the
+            newest one always does.
           should_stop: asked while waiting.
         """
         self._client = client
         self._update = update
         self._max_wait_seconds = max_wait_seconds
         self._should_stop = should_stop
-        self._source = ParameterSource(client, should_stop)
-        signature = parameter_signature(update.variables)
-        publications = read_table(
-            client, _follower_table(index), signature, 1, reverb.TimestepDataset
-        )
-        self._reader = BatchReader(publications)
+        self._source = FollowingSource(client, index, update.variables, should_stop)
         self._moved_at: int | None = None  # Learner steps after which the targets in use had moved.
         self._waiting = Waiting("new parameters of the parameter server")
         self.learner_steps = -1
@@ -130,45 +169,25 @@ class ParameterFollower:
         Raises:
           RuntimeError: the program stopped before anything was published.
         """
-        with self._waiting:
-            message = self._read_next()
-        self._assign(self._newest() if message is None else message)
-
-    def close(self) -> None:
-        """End the thread that reads."""
-        self._reader.close()
-
-    def _read_next(self) -> Any:
-        """Return a version other than the one in use; None if there is none in time."""
-        if self._max_wait_seconds is None or self.learner_steps < 0:
-            return None
-        deadline = time.monotonic() + self._max_wait_seconds
-        while not self._should_stop() and time.monotonic() < deadline:
-            sample = self._reader.poll(_ASK_SECONDS)
-            # More than one waits if learning went on without this learner.
-            while sample is not None and (more := self._reader.poll(0.0)) is not None:
-                sample = more
-            if sample is not None and sample.data["learner_steps"] > self.learner_steps:
-                return sample.data
-            # The reader may not have noticed yet that the server, or learning, began again.
-            newest = self._newest()
-            if newest["learner_steps"] != self.learner_steps:
-                return newest
-        return None
-
-    def _newest(self) -> Any:
         names = list(self._update.variables)
-        groups = self._source.get_variables(names)
-        arrays = dict(zip(names, groups, strict=True))
-        return parameter_messages(arrays, self._source.learner_steps)[0]
-
-    def _assign(self, message: Any) -> None:
-        learner_steps = int(message["learner_steps"])
-        _assign_all(self._update.variables, message["variables"])
+        deadline = time.monotonic() + (self._max_wait_seconds or 0.0)
+        with self._waiting:
+            groups = self._source.get_variables(names)
+            while self._source.learner_steps == self.learner_steps:
+                if self._should_stop() or time.monotonic() >= deadline:
+                    return
+                self._source.await_next()
+                groups = self._source.get_variables(names)
+        learner_steps = self._source.learner_steps
+        _assign_all(self._update.variables, dict(zip(names, groups, strict=True)))
         self._update.num_updates.assign(learner_steps)
         if self._moved_at != _last_move(self._update, learner_steps):
             self._take_targets()
         self.learner_steps = learner_steps
+
+    def close(self) -> None:
+        """End the thread that reads."""
+        self._source.close()
 
     def _take_targets(self) -> None:
         """Assign the newest targets: they are published before parameters, and may be newer."""
@@ -177,7 +196,7 @@ class ParameterFollower:
             targets = if_reachable(lambda: read_latest(self._client, table))
             if targets is not None:
                 _assign_all(_target_variables(self._update), targets["variables"])
-                self._moved_at = int(targets["learner_steps"])
+                self._moved_at = int(targets[LEARNER_STEPS])
                 return
             time.sleep(_RETRY_SECONDS)
 
@@ -187,4 +206,4 @@ def _assign_all(
 ) -> None:
     for name, group in variables.items():
         for variable, value in zip(group, values[name], strict=True):
-            variable.assign(value)
+            variable.assign(value, read_value=False)

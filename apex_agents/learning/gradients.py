@@ -3,6 +3,7 @@
 A worker is who computes gradients: an actor of A2C or A3C, or one of several learners.
 """
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +132,7 @@ class GradientSender:
         return self._learner_steps_fn()
 
     def send(self, gradient: np.ndarray, metrics: np.ndarray) -> bool:
-        """Send a gradient of the parameters in use, and wait until the queue has it.
+        """Send a gradient of the parameters in use, and wait until the queue has those before it.
 
         Returns:
           Whether it counts: one that is NaN or infinite is sent as that of 0 steps, so that nobody
@@ -150,14 +151,15 @@ class GradientSender:
         self._stream.create_item(dict(zip(Gradient._fields, references, strict=True)), 1.0)
         self.num_steps += num_steps
         self.num_items += 1
-        self.flush()
+        self.flush(max_pending=1)
         return is_finite
 
-    def flush(self) -> None:
-        """Wait until the queue has all gradients, or the program stops."""
+    def flush(self, max_pending: int = 0) -> None:
+        """Wait until the queue has all gradients but so many, or the program stops."""
         if self._stream is not None:
             with self._waiting:
-                repeat_until_sent(self._stream.flush, self.should_stop)
+                send = functools.partial(self._stream.flush, max_pending)
+                repeat_until_sent(send, self.should_stop)
 
     def close(self) -> None:
         """Send pending gradients, unless the program stops, and close the stream."""

@@ -108,6 +108,11 @@ class ApexLearner(core.Learner):
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
         self._waiting = Waiting(source.description)
+        # One call of TensorFlow, not one for each variable.
+        self._read_variables = tf.function(
+            lambda: {name: [v.read_value() for v in of] for name, of in update.variables.items()},
+            autograph=False,
+        )
         # Python aborts if it exits while one of the source's threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
@@ -161,7 +166,7 @@ class ApexLearner(core.Learner):
         Raises:
           FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
         """
-        return to_finite_arrays(self._update.variables, self.num_steps)
+        return to_finite_arrays(self._read_variables(), self.num_steps)
 
     def close(self) -> None:
         """Publish the last parameters, unless the program stops, and close the connections."""

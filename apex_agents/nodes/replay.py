@@ -12,12 +12,9 @@ import reverb
 
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
-from apex_agents.learning.following import following_table_names
-from apex_agents.learning.gradients import GRADIENTS
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, run_node
-from apex_agents.replay.messages import MESSAGES
 from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.run_end import ActorStepCounter
 from apex_agents.runs.files import remove, try_to_write
@@ -124,11 +121,10 @@ class ReplayNode(lp.ReverbNode):
         return _Duty(save_if_due, end)
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        tables, num_learners = [*MESSAGES], self._experiment.run.num_learners
-        if num_learners > 1:
-            tables += [GRADIENTS, *following_table_names(num_learners)]
-        for table in tables:
-            client.reset(table_name(client, table))
+        data = table_name(client, self._experiment.data_flow().table)
+        for table in client.server_info():
+            if table != data:
+                client.reset(table)
 
     def _start_server(self, address: str) -> reverb.Server:
         """Start a server with the saved replay, or an empty one if that is corrupted."""

@@ -268,14 +268,12 @@ class ParameterPublisher:
     def __init__(
         self,
         clients: reverb.Client | Sequence[reverb.Client],
-        followers: Sequence[str] = (),
         tables: Sequence[str] = (),
     ):
-        """Publish nothing yet; `PerServer` and `Publisher` explain clients and followers.
+        """Publish nothing yet; `PerServer` explains the clients.
 
         Further tables are those of messages that are sent before the parameters.
         """
-        self._followers = followers
         self._tables = (*tables, PARAMETERS, PARAMETER_VERSION)
         self._published: tuple[Any, ...] = ()  # The newest messages.
         self._publishers = PerServer(clients, self._connect)
@@ -306,7 +304,7 @@ class ParameterPublisher:
         self._publishers.close()
 
     def _connect(self, client: reverb.Client, before: Publisher | None) -> Publisher:
-        publisher = Publisher(client, *self._tables, followers=self._followers)
+        publisher = Publisher(client, *self._tables)
         if self._published:
             publisher.publish(*self._published)
         return publisher

@@ -6,10 +6,11 @@ publishes, others read.
 """
 
 import functools
+import itertools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +27,13 @@ EVALUATION = "evaluation"
 STEP_REPORTS = "step_reports"
 ACTOR_STEPS = "actor_steps"
 LAST_STEP = "last_step"
-MESSAGES = (PARAMETERS, PARAMETER_VERSION, EVALUATION, STEP_REPORTS, ACTOR_STEPS, LAST_STEP)
 
 _CLOSE_TIMEOUT_SECONDS = 1
 _ASK_TIMEOUT_SECONDS = 2
 _RETRY_SECONDS = 0.2
 _MAX_REPORTS = 10_000  # More than arrive while a server is too busy to read them.
-# The name under which a `VariableClient` gets the learner steps of the parameters.
-_LEARNER_STEPS = "learner_steps"
+# In a message of parameters, and for a `VariableClient`: after how many learner steps they are.
+LEARNER_STEPS = "learner_steps"
 
 
 class Evaluation(NamedTuple):
@@ -79,7 +79,7 @@ def parameter_signature(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
         for name, group in variables.items()
     }
-    return {_LEARNER_STEPS: tf.TensorSpec([], tf.int64), "variables": groups}
+    return {LEARNER_STEPS: tf.TensorSpec([], tf.int64), "variables": groups}
 
 
 def make_latest_table(name: str, signature: Any, max_reads: int = 0) -> reverb.Table:
@@ -95,6 +95,17 @@ def make_latest_table(name: str, signature: Any, max_reads: int = 0) -> reverb.T
     )
 
 
+def follower_table(index: int) -> str:
+    """Return the name of the table in which a follower finds every publication once."""
+    return f"{PARAMETERS}_{index}"
+
+
+def find_followers(client: reverb.Client, tables: Container[str]) -> list[str]:
+    """Return the tables of followers among those of a server, by the names that they have there."""
+    names = (table_name(client, follower_table(index)) for index in itertools.count())
+    return list(itertools.takewhile(lambda name: name in tables, names))
+
+
 def read_latest(client: reverb.Client, table: str) -> Any:
     """Return the item of a table that is not empty, by the name that it has in the run."""
     samples = client.sample(table, emit_timesteps=False, unpack_as_table_signature=True)
@@ -108,23 +119,14 @@ class Publisher:
     since inserting into one that is gone would never return.
     """
 
-    def __init__(
-        self,
-        client: reverb.Client,
-        *tables: str,
-        followers: Sequence[str] = (),
-        check_period_seconds: float = 1.0,
-    ):
+    def __init__(self, client: reverb.Client, *tables: str, check_period_seconds: float = 1.0):
         """Start the thread, which checks periodically that the server's tables have a message.
 
-        What is sent to `PARAMETERS` goes to the tables of `followers`, too, which may be empty: who
+        What is sent to `PARAMETERS` goes to the tables of followers, too, which may be empty: who
         waits for a message takes it away.
         """
         self._client = client
         self._tables = [table_name(client, table) for table in tables]
-        self._also = {
-            table_name(client, PARAMETERS): [table_name(client, table) for table in followers]
-        }
         self._check_period_seconds = check_period_seconds
         self._latest: Sequence[Any] = ()
         self._in_tables: dict[str, Any] = {}  # The message that each table has got last.
@@ -199,8 +201,9 @@ class Publisher:
         found = self._client.server_info(_ASK_TIMEOUT_SECONDS)
         for table, message in zip(self._tables, messages, strict=True):
             if found[table].current_size == 0 or message is not self._in_tables.get(table):
-                tables = [table, *self._also.get(table, ())]
-                self._client.insert(message, dict.fromkeys(tables, 1.0))
+                is_followed = table == table_name(self._client, PARAMETERS)
+                followers = find_followers(self._client, found) if is_followed else []
+                self._client.insert(message, dict.fromkeys([table, *followers], 1.0))
                 self._in_tables[table] = message
         return True
 
@@ -218,7 +221,7 @@ def parameter_messages(
       learner_steps: learner steps after which they are published.
     """
     groups = {name: list(group) for name, group in variables.items()}
-    message = {_LEARNER_STEPS: np.asarray(learner_steps, np.int64), "variables": groups}
+    message = {LEARNER_STEPS: np.asarray(learner_steps, np.int64), "variables": groups}
     return message, np.asarray(secrets.randbits(63), np.int64)
 
 
@@ -260,9 +263,14 @@ class ParameterSource(core.VariableSource):
         """
         return self._steps_in_use.value
 
+    @property
+    def newest_steps(self) -> int:
+        """Learner steps of the newest parameters that were read, -1 before the first."""
+        return -1 if self._variables is None else int(self._variables[LEARNER_STEPS][0])
+
     def track(self, variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Sequence[Any]]:
         """Add `learner_steps` to the variables that a `VariableClient` assigns together."""
-        return {**variables, _LEARNER_STEPS: [self._steps_in_use]}
+        return {**variables, LEARNER_STEPS: [self._steps_in_use]}
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         """Return the newest published arrays, one list per name, or wait for the first ones.
@@ -279,8 +287,8 @@ class ParameterSource(core.VariableSource):
                     raise RuntimeError("The program stopped before the learner published any.")
                 time.sleep(0.1)
                 self.refresh()
-        if _LEARNER_STEPS not in names:
-            self._steps_in_use.assign(self._variables[_LEARNER_STEPS][0])
+        if LEARNER_STEPS not in names:
+            self._steps_in_use.assign(self._variables[LEARNER_STEPS][0])
         return [self._variables[name] for name in names]
 
     def refresh(self) -> None:
@@ -301,10 +309,12 @@ class ParameterSource(core.VariableSource):
         self.is_run_over = end is not None and end.current_size > 0
         version = int(read_latest(client, table)) if tables[table].current_size else None
         if version not in (None, self._version):
-            item = read_latest(client, table_name(client, PARAMETERS))
-            self._variables = {**item["variables"], _LEARNER_STEPS: [item[_LEARNER_STEPS]]}
+            self._hold(read_latest(client, table_name(client, PARAMETERS)))
             self._version = version
         return True
+
+    def _hold(self, message: Any) -> None:
+        self._variables = {**message["variables"], LEARNER_STEPS: [message[LEARNER_STEPS]]}
 
 
 class _AssignableNumber:
@@ -317,15 +327,15 @@ class _AssignableNumber:
         self.value = int(value)
 
 
-def to_arrays(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, list[np.ndarray]]:
-    """Copy variables into arrays, keeping names and order."""
+def to_arrays(variables: Mapping[str, Sequence[Any]]) -> dict[str, list[np.ndarray]]:
+    """Copy variables or tensors into arrays, keeping names and order."""
     return {name: [v.numpy() for v in group] for name, group in variables.items()}
 
 
 def to_finite_arrays(
-    variables: Mapping[str, Sequence[tf.Variable]], learner_steps: int
+    variables: Mapping[str, Sequence[Any]], learner_steps: int
 ) -> dict[str, list[np.ndarray]]:
-    """Copy variables into arrays, keeping names and order.
+    """Copy variables or tensors into arrays, keeping names and order.
 
     Raises:
       FloatingPointError: a variable is NaN or infinite after so many learner steps.

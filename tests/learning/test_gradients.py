@@ -55,13 +55,14 @@ def send(sender: GradientSender, value: float) -> bool:
 def start_waiting(sender: GradientSender, asked: threading.Semaphore) -> threading.Thread:
     """Fill the queue, and start a thread that waits for room; `asked` counts asks to stop.
 
-    A sender asks before it waits, and again each time that it has waited in vain.
+    A sender asks before it waits, and again each time that it has waited in vain. It does not wait
+    for its newest gradient to arrive.
     """
-    for value in range(QUEUE_SIZE):
+    for value in range(QUEUE_SIZE + 1):
         send(sender, value)
     thread = threading.Thread(target=send, args=(sender, 99.0))
     thread.start()
-    for _ in range(QUEUE_SIZE + 2):
+    for _ in range(QUEUE_SIZE + 3):
         assert asked.acquire(timeout=60)
     return thread
 
@@ -77,6 +78,7 @@ def test_gradients_arrive_once_and_in_order(client):
     senders = [make_sender(client, 8 * i, learner_steps_fn=lambda: version + 1) for i in range(2)]
     for value, sender in enumerate([senders[1], senders[0], senders[1]]):
         send(sender, value)
+        sender.flush()  # Those of different senders would arrive in any order.
     found = read(client, 3)
     assert [gradient.gradient.tolist() for gradient in found] == [[0, 0], [1, -1], [2, -2]]
     assert [gradient.metrics.tolist() for gradient in found] == [[0], [10], [20]]
@@ -93,7 +95,7 @@ def test_a_worker_waits_before_a_full_queue(client):
     sender = make_sender(client, should_stop=lambda: asked.release())
     waiting = start_waiting(sender, asked)
     assert waiting.is_alive()
-    assert [g.gradient[0] for g in read(client, QUEUE_SIZE + 1)] == [0, 1, 2, 99]
+    assert [g.gradient[0] for g in read(client, QUEUE_SIZE + 2)] == [0, 1, 2, 3, 99]
     waiting.join(60)
     assert not waiting.is_alive()
 
