@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from apex_agents.environments import EnvironmentSpec
 from apex_agents.experiment import make_experiment
 from apex_agents.learners import (
     make_gradient_learner,
+    make_gradient_tables,
     make_learner_tables,
     make_parameter_server,
 )
@@ -363,7 +365,7 @@ def test_targets_are_those_of_the_server_when_it_moves_them(serve):
             np.testing.assert_array_equal(expected, variable)
 
 
-def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve):
+def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve, monkeypatch):
     run = RunConfig(num_learners=2)
     builder, spec, _ = make_agent("dueling")
     of_learners = make_learner_tables(builder, spec, run)
@@ -378,8 +380,34 @@ def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve)
     assert [sizes[name].current_size for name in ("targets", "parameters_0", "parameters_1")] == [
         1
     ] * 3
+    reset, names = client.reset, []
+    monkeypatch.setattr(client, "reset", lambda name: names.append(name) or reset(name))
     ReplayNode._reset_messages(node, client)  # type: ignore[arg-type]
     assert not any(client.server_info()[table.name].current_size for table in of_learners)
+    assert {*names} == {*sizes} - {flow.table}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("a3c_cartpole", {"num_actors": 3}, ["parameters_0", "parameters_1", "parameters_2"]),
+        ("apex_dqn_cartpole", {"num_actors": 3}, []),
+        (
+            "gorila_minatar",
+            {"num_learners": 2},
+            ["gradients", "parameters_0", "parameters_1", "targets"],
+        ),
+    ],
+)
+def test_tables_for_those_who_compute_gradients(name, settings, expected):
+    config = load_config(name)
+    config.run = dataclasses.replace(config.run, **settings)
+    experiment = make_experiment(config)
+    spec = DISCRETE
+    if "minatar" in name:
+        spec = spec._replace(observations=specs.Array((10, 10, 4), np.float32))
+    tables = make_gradient_tables(experiment, spec)
+    assert [table.name for table in tables] == expected
 
 
 def spoil(batch: Transition) -> Transition:

@@ -1,0 +1,128 @@
+"""Tests of parameters that arrive by themselves, on a real server."""
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from acme.tf import variable_utils
+from sent_messages import publish_parameters
+from waiting import TIMEOUT_SECONDS, wait_for
+
+from apex_agents.learning import following
+from apex_agents.learning.following import FollowingSource, make_following_tables
+from apex_agents.replay.connections import ParameterPublisher
+from apex_agents.replay.messages import (
+    follower_table,
+    make_message_tables,
+    parameter_messages,
+    to_arrays,
+)
+from apex_agents.replay.tables import RunClient, run_table_name
+
+RUN_ID = "7"
+
+
+def make_variables(value: float) -> dict[str, list[tf.Variable]]:
+    return {"network": [tf.Variable([value, -value]), tf.Variable(value)]}  # float32.
+
+
+class Server:
+    """A server of a run with two followers, its publisher, and how often it was asked."""
+
+    def __init__(self, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch):
+        variables = make_variables(0.0)
+        tables = [*make_message_tables(variables), *make_following_tables(variables, 2)]
+        named = [table.replace(name=run_table_name(table.name, RUN_ID)) for table in tables]
+        server = reverb.Server(named)
+        stack.callback(server.stop)
+        self.client = RunClient(f"localhost:{server.port}", RUN_ID)
+        self.num_asked = 0
+        server_info = self.client.server_info
+
+        def count(*arguments):
+            self.num_asked += 1
+            return server_info(*arguments)
+
+        self._publisher = ParameterPublisher(RunClient(f"localhost:{server.port}", RUN_ID))
+        stack.callback(self._publisher.close)
+        monkeypatch.setattr(self.client, "server_info", count)
+        # It is asked when a test says so, however slow the machine.
+        monkeypatch.setattr(following, "_ASK_SECONDS", TIMEOUT_SECONDS)
+
+    def publish(self, learner_steps: int) -> None:
+        self._publisher.publish(to_arrays(make_variables(float(learner_steps))), learner_steps)
+        self._publisher.flush()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with contextlib.ExitStack() as stack:
+        yield Server(stack, monkeypatch)
+
+
+def follow(server: Server, index: int = 0) -> FollowingSource:
+    return FollowingSource(server.client, index, make_variables(0.0))
+
+
+def test_every_follower_gets_each_version_without_asking(server):
+    server.publish(1)
+    sources = [follow(server, index) for index in range(2)]
+    policies = [make_variables(0.0) for _ in sources]
+    clients = [
+        variable_utils.VariableClient(source, source.track(variables))
+        for source, variables in zip(sources, policies, strict=True)
+    ]
+    for client in clients:
+        client.update_and_wait()
+    num_asked = server.num_asked
+    for learner_steps in (2, 3):
+        server.publish(learner_steps)
+        for source, client, variables in zip(sources, clients, policies, strict=True):
+            while source.learner_steps < learner_steps:
+                source.await_next()
+                client.update_and_wait()
+            assert source.learner_steps == learner_steps
+            vector, scalar = variables["network"]
+            np.testing.assert_array_equal(vector, [learner_steps, -learner_steps])
+            assert float(scalar) == learner_steps
+    assert server.num_asked == num_asked
+    for source in sources:
+        source.close()
+
+
+def test_what_arrives_late_does_not_replace_newer_parameters(server):
+    server.publish(5)
+    source = follow(server)
+    source.refresh()
+    source.await_next()  # The same version, which the server was asked for.
+    old, _ = parameter_messages(to_arrays(make_variables(3.0)), 3)
+    server.client.insert(old, {run_table_name(follower_table(0), RUN_ID): 1.0})
+    source.await_next()
+    source.refresh()
+    assert source.newest_steps == 5
+    source.close()
+
+
+def test_a_learner_that_began_again_is_followed_once_the_server_is_asked(server, monkeypatch):
+    server.publish(5)
+    source = follow(server)
+    source.refresh()
+    server.publish(3)
+    source.refresh()
+    assert source.newest_steps == 5
+    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
+    source._ask_at = 0.0
+    wait_for(lambda: source.refresh() or source.newest_steps == 3)
+    source.close()
+
+
+def test_parameters_are_found_where_nobody_publishes_to_followers(server):
+    publish_parameters(server.client, to_arrays(make_variables(2.0)), 2)
+    source = follow(server)
+    (group,) = source.get_variables(["network"])
+    np.testing.assert_array_equal(group[0], [2.0, -2.0])
+    assert source.learner_steps == 2
+    source.close()
