@@ -6,12 +6,11 @@ parameters for everybody, and for the learners the variables of the target netwo
 (`learning/following.py`). All of this travels through the first replay server.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
 import reverb
-import tensorflow as tf
 from acme.utils import loggers
 
 from apex_agents.config import RunConfig
@@ -31,7 +30,6 @@ from apex_agents.learning.gradient_learner import (
     metric_names,
 )
 from apex_agents.learning.gradients import (
-    GRADIENTS,
     GradientSender,
     GradientSource,
     count_parameters,
@@ -46,42 +44,38 @@ from apex_agents.replay.messages import ParameterSource
 from apex_agents.waits import WORKS, say
 
 
-def make_gradient_tables(experiment: Experiment, spec: EnvironmentSpec) -> list[reverb.Table]:
-    """Build the tables that a run needs beside the builder's, where gradients are sent."""
-    builder, run = experiment.builder, experiment.run
-    if run.num_learners > 1:
-        return make_learner_tables(builder, spec, run)
-    if not _actors_send_gradients(experiment):
-        return []
-    policy = builder.make_policy(spec, run.env_indices(0), run.num_envs, seed=0)
-    return make_following_tables(policy.variables, run.num_actors)
+def add_gradient_tables(
+    tables: Sequence[reverb.Table], builder: Any, spec: EnvironmentSpec, run: RunConfig
+) -> list[reverb.Table]:
+    """Add what a run needs where gradients are sent to the tables of its builder."""
+    if run.num_learners == 1:
+        num_followers = run.num_actors if _actors_wait_for_versions(builder) else 0
+        return [*tables, *make_following_tables(tables, num_followers)]
+    update = builder.make_update(spec)
+    return [
+        *tables,
+        make_gradient_table(count_parameters(update.trained), None, run.num_learners),
+        *make_following_tables(tables, _waiting_learners(run)),
+        make_target_table(update),
+    ]
 
 
-def _actors_send_gradients(experiment: Experiment) -> bool:
-    return experiment.data_flow().table == GRADIENTS
+def _waiting_learners(run: RunConfig) -> int:
+    return 0 if run.learners.wait_seconds is None else run.num_learners
+
+
+def _actors_wait_for_versions(builder: Any) -> bool:
+    """Return whether actors compute a gradient of each version, as those of A2C do."""
+    return getattr(builder.config, "is_synchronous", False)
 
 
 def make_parameter_source(
-    experiment: Experiment,
-    client: reverb.Client,
-    index: int,
-    variables: Mapping[str, Sequence[tf.Variable]],
-    should_stop: Callable[[], bool],
+    builder: Any, client: reverb.Client, index: int, should_stop: Callable[[], bool]
 ) -> ParameterSource:
-    """Build the source of an actor's parameters, which arrive at once if it sends gradients."""
-    if _actors_send_gradients(experiment):
-        return FollowingSource(client, index, variables, should_stop)
+    """Build the source of the parameters of an actor."""
+    if _actors_wait_for_versions(builder):
+        return FollowingSource(client, index, should_stop)
     return ParameterSource(client, should_stop)
-
-
-def make_learner_tables(builder: Any, spec: EnvironmentSpec, run: RunConfig) -> list[reverb.Table]:
-    """Build the tables with which several learners and their parameter server work together."""
-    update = builder.make_update(spec)
-    return [
-        make_gradient_table(count_parameters(update.trained), None, run.num_learners),
-        *make_following_tables(update.variables, run.num_learners),
-        make_target_table(update),
-    ]
 
 
 def make_parameter_server(
@@ -141,7 +135,9 @@ def make_gradient_learner(  # noqa: PLR0913
     config, settings = builder.config, run.learners
     update, shared = builder.make_update(spec), builder.share(len(clients))
     replays = ReplayConnections(clients, lambda c: shared.make_dataset(c, spec), config.batch_size)
-    follower = ParameterFollower(clients[0], index, update, settings.wait_seconds, should_stop)
+    follows = FollowingSource(clients[0], index, should_stop)
+    source = follows if _waiting_learners(run) else ParameterSource(clients[0], should_stop)
+    follower = ParameterFollower(clients[0], source, update, settings.wait_seconds, should_stop)
     sender = GradientSender(
         clients[0], [index], run.num_learners, should_stop, lambda: follower.learner_steps
     )

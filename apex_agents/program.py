@@ -22,7 +22,7 @@ from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.learners import (
-    make_gradient_tables,
+    add_gradient_tables,
     make_parameter_server,
     make_parameter_source,
     run_gradient_learner,
@@ -83,7 +83,7 @@ def make_program(experiment: Experiment) -> lp.Program:
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
     run, spec = experiment.run, experiment.environment_spec()
     tables = experiment.builder.share(run.num_replays).make_replay_tables(spec)
-    return [*tables, *make_gradient_tables(experiment, spec)]
+    return add_gradient_tables(tables, experiment.builder, spec, run)
 
 
 def _act(experiment: Experiment, replays: Replays, index: int) -> None:
@@ -93,7 +93,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     environment, env_indices = _make_environment(experiment, index), run.env_indices(index)
     seed = _actor_seed(experiment, index)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
-    source = make_parameter_source(experiment, client, index, policy.variables, stop.is_set)
+    source = make_parameter_source(builder, client, index, stop.is_set)
     adders = builder.make_adders(
         client,
         environment.spec,
@@ -120,7 +120,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
                     source.refresh()
         return stop.is_set()
 
-    with contextlib.closing(environment), contextlib.closing(steps):
+    with contextlib.closing(environment), contextlib.closing(steps), contextlib.closing(source):
         await_answer(clients, stop.is_set)
         actor = builder.make_actor(policy, adders, source)
         logger = ActorLogger(experiment, index, environment, policy, adders, source)

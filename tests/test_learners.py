@@ -29,12 +29,12 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.experiment import make_experiment
 from apex_agents.learners import (
+    add_gradient_tables,
     make_gradient_learner,
-    make_gradient_tables,
-    make_learner_tables,
     make_parameter_server,
 )
 from apex_agents.learning.following import (
+    FollowingSource,
     ParameterFollower,
     TargetPublisher,
 )
@@ -48,7 +48,7 @@ from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay import messages
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ParameterPublisher, Sample
-from apex_agents.replay.messages import to_arrays
+from apex_agents.replay.messages import ParameterSource, to_arrays
 from apex_agents.replay.transitions import Transition
 from tests.r2d2.sequences import make_config as make_r2d2_config
 
@@ -168,8 +168,7 @@ class Team:
         self.builder.make_update = make_and_keep  # type: ignore[method-assign]
         run = RunConfig(num_learners=len(batches), learners=LearnersConfig(**settings))
         tables = self.builder.make_replay_tables(self.spec)
-        tables += make_learner_tables(self.builder, self.spec, run)
-        self.client = start(*tables)
+        self.client = start(*add_gradient_tables(tables, self.builder, self.spec, run))
         self.updates.clear()
         self.is_stopping = False
         deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -357,7 +356,8 @@ def test_targets_are_those_of_the_server_when_it_moves_them(serve):
         # One that begins between two moves has the same targets, not the newest parameters.
         team.await_publication()
         late = team.builder.make_update(team.spec)
-        follower = ParameterFollower(team.client, 0, late, max_wait_seconds=None)
+        source = ParameterSource(team.client)
+        follower = ParameterFollower(team.client, source, late, max_wait_seconds=None)
         follower.take()
         follower.close()
         assert follower.learner_steps == period + 1
@@ -368,9 +368,12 @@ def test_targets_are_those_of_the_server_when_it_moves_them(serve):
 def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve, monkeypatch):
     run = RunConfig(num_learners=2)
     builder, spec, _ = make_agent("dueling")
-    of_learners = make_learner_tables(builder, spec, run)
-    client = serve(*builder.make_replay_tables(spec), *of_learners)
+    demonstrations = reverb.Table.queue("demonstrations", 1)  # A table of an own builder.
+    tables = [*builder.make_replay_tables(spec), demonstrations]
+    of_learners = add_gradient_tables(tables, builder, spec, run)[len(tables) :]
+    client = serve(*tables, *of_learners)
     flow = builder.data_flow(1)
+    client.insert(np.float32(1.0), {"demonstrations": 1.0})
     node = types.SimpleNamespace(_experiment=types.SimpleNamespace(data_flow=lambda: flow))
     publisher = TargetPublisher(client, builder.make_update(spec))
     publisher.publish(to_arrays(builder.make_update(spec).variables), 0)
@@ -384,17 +387,19 @@ def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve,
     monkeypatch.setattr(client, "reset", lambda name: names.append(name) or reset(name))
     ReplayNode._reset_messages(node, client)  # type: ignore[arg-type]
     assert not any(client.server_info()[table.name].current_size for table in of_learners)
-    assert {*names} == {*sizes} - {flow.table}
+    assert {*names} == {*sizes} - {flow.table, "demonstrations"}
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "expected"),
     [
-        ("a3c_cartpole", {"num_actors": 3}, ["parameters_0", "parameters_1", "parameters_2"]),
+        ("a2c_cartpole", {"num_actors": 3}, ["parameters_0", "parameters_1", "parameters_2"]),
+        ("a3c_cartpole", {"num_actors": 3}, []),
         ("apex_dqn_cartpole", {"num_actors": 3}, []),
+        ("gorila_minatar", {"num_learners": 2}, ["gradients", "targets"]),
         (
             "gorila_minatar",
-            {"num_learners": 2},
+            {"num_learners": 2, "learners": LearnersConfig("synchronous")},
             ["gradients", "parameters_0", "parameters_1", "targets"],
         ),
     ],
@@ -406,8 +411,9 @@ def test_tables_for_those_who_compute_gradients(name, settings, expected):
     spec = DISCRETE
     if "minatar" in name:
         spec = spec._replace(observations=specs.Array((10, 10, 4), np.float32))
-    tables = make_gradient_tables(experiment, spec)
-    assert [table.name for table in tables] == expected
+    tables = experiment.builder.make_replay_tables(spec)
+    added = add_gradient_tables(tables, experiment.builder, spec, experiment.run)[len(tables) :]
+    assert [table.name for table in added] == expected
 
 
 def spoil(batch: Transition) -> Transition:
@@ -451,7 +457,9 @@ def test_parameters_are_found_by_a_learner_whose_own_table_got_none(serve, monke
         team = Team("dueling", draw_batches("dueling", 2), serve, stack)
         team.await_publication()
         update = team.builder.make_update(team.spec)
-        follower = ParameterFollower(team.client, 0, update, max_wait_seconds=2 * TIMEOUT_SECONDS)
+        source = FollowingSource(team.client, 0)
+        limit = 2 * TIMEOUT_SECONDS
+        follower = ParameterFollower(team.client, source, update, max_wait_seconds=limit)
         stack.callback(follower.close)
         monkeypatch.setattr(messages, "find_followers", lambda *_: [])
         for learner_steps in (5, 3):  # A parameter server may resume from an earlier checkpoint.

@@ -19,7 +19,7 @@ from apex_agents.learning.update import Update
 
 _LAST = int(dm_env.StepType.LAST)
 # Between two looks for new parameters, where their source cannot wait for them.
-_POLL_SECONDS = 0.001
+_POLL_SECONDS = 0.005
 
 
 class RolloutReceiver(Protocol):
@@ -146,7 +146,7 @@ class GradientReceiver:
           sender: sends them.
           variable_client: assigns new values to the policy's variables.
           config: the agent's settings.
-          await_next: waits until there may be other parameters; None: for a millisecond.
+          await_next: waits until there may be other parameters; None: for 5 milliseconds.
         """
         self._update = update
         self._sender = sender

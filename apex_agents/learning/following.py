@@ -1,7 +1,7 @@
-"""Parameters for those who compute gradients: each version at once, by a blocking read.
+"""Parameters for those who compute gradients of each version, which they get by a blocking read.
 
-Such a follower has a table of its own, in which it finds every publication once. Variables of
-target networks are published when they have moved.
+Such a follower has a table of its own, in which it finds each publication at most once. Variables
+of target networks are published when they have moved.
 """
 
 import time
@@ -17,6 +17,7 @@ from apex_agents.replay.connections import ParameterPublisher
 from apex_agents.replay.dataset import BatchReader, read_table
 from apex_agents.replay.messages import (
     LEARNER_STEPS,
+    PARAMETERS,
     ParameterSource,
     follower_table,
     make_latest_table,
@@ -34,12 +35,13 @@ _RETRY_SECONDS = 0.2
 _ASK_SECONDS = 1.0
 
 
-def make_following_tables(
-    variables: Mapping[str, Sequence[tf.Variable]], num_followers: int
-) -> list[reverb.Table]:
-    """Build a table for each follower of published variables."""
-    parameters = parameter_signature(variables)
-    return [make_latest_table(follower_table(i), parameters, 1) for i in range(num_followers)]
+def make_following_tables(tables: Sequence[reverb.Table], num_followers: int) -> list[reverb.Table]:
+    """Build a table for each follower of the parameters whose table is among those given."""
+    (parameters,) = [table for table in tables if table.name == PARAMETERS]
+    return [
+        parameters.replace(name=follower_table(i), max_times_sampled=1)
+        for i in range(num_followers)
+    ]
 
 
 def make_target_table(update: Update) -> reverb.Table:
@@ -79,15 +81,15 @@ class TargetPublisher(ParameterPublisher):
 class FollowingSource(ParameterSource):
     """Parameters that arrive by themselves.
 
-    The server is asked, as by any `ParameterSource`, only where none have arrived for a second: it,
-    or learning, may have begun again, which the thread that reads notices late.
+    The server is asked as well, as by any `ParameterSource`, every second: it, or learning, may
+    have begun again, or the run be over. So it is where nobody waited for what has arrived, which
+    may not be the newest then: the reader has a few versions in its hands.
     """
 
     def __init__(
         self,
         client: reverb.Client,
         index: int,
-        variables: Mapping[str, Sequence[tf.Variable]],
         should_stop: Callable[[], bool] = lambda: False,
     ):
         """Follow the publications on a server; nothing is read yet.
@@ -95,38 +97,44 @@ class FollowingSource(ParameterSource):
         Args:
           client: client of the server, which has the table of `make_following_tables`.
           index: index of the follower.
-          variables: variables like those that are published.
           should_stop: asked while waiting for the first parameters.
         """
         super().__init__(client, should_stop)
-        signature = parameter_signature(variables)
-        table = follower_table(index)
-        self._reader = BatchReader(read_table(client, table, signature, 1, reverb.TimestepDataset))
+        self._table = follower_table(index)
+        self._reader: BatchReader | None = None  # Until the server has answered.
         self._arrived: reverb.ReplaySample | None = None
         self._ask_at = 0.0
 
     def await_next(self) -> None:
         """Wait until parameters arrive, for a second at most."""
-        if self._arrived is None:
+        if self._arrived is None and self._reader is not None:
             self._arrived = self._reader.poll(_ASK_SECONDS)
 
     def refresh(self) -> None:
         """Take what has arrived since the last call."""
-        newest, self._arrived = self._arrived, None
-        # More than one waits if learning went on meanwhile.
-        while (sample := self._reader.poll(0.0)) is not None:
-            newest = sample
-        if newest is not None and newest.data[LEARNER_STEPS] > self.newest_steps:
-            self._hold(newest.data)  # Tensors, which variables take over faster than arrays.
-        elif time.monotonic() >= self._ask_at:
+        arrived, self._arrived = self._arrived, None
+        has_more = False
+        while self._reader is not None and (sample := self._reader.poll(0.0)) is not None:
+            has_more, arrived = True, sample
+        if arrived is not None and arrived.data[LEARNER_STEPS] > self.newest_steps:
+            # Tensors, which variables take over faster than arrays.
+            self._hold(arrived.data, version=None)
+        if has_more or time.monotonic() >= self._ask_at:
             super().refresh()
-        else:
-            return
-        self._ask_at = time.monotonic() + _ASK_SECONDS
+            self._ask_at = time.monotonic() + _ASK_SECONDS
 
     def close(self) -> None:
         """End the thread that reads."""
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self, client: reverb.Client, tables: Mapping[str, Any]) -> None:
+        if self._reader is None:
+            signature = tables[table_name(client, self._table)].signature
+            self._reader = BatchReader(
+                read_table(client, self._table, signature, 1, reverb.TimestepDataset)
+            )
+        super()._read(client, tables)
 
 
 class ParameterFollower:
@@ -139,7 +147,7 @@ class ParameterFollower:
     def __init__(
         self,
         client: reverb.Client,
-        index: int,
+        source: ParameterSource,
         update: Update,
         max_wait_seconds: float | None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -148,7 +156,7 @@ class ParameterFollower:
 
         Args:
           client: client of the server.
-          index: index of the follower.
+          source: parameters on it, a `FollowingSource` for one that waits.
           update: update whose variables, targets and number of updates are assigned.
           max_wait_seconds: seconds to wait for a version other than the one in use; None: the
             newest one always does.
@@ -158,9 +166,10 @@ class ParameterFollower:
         self._update = update
         self._max_wait_seconds = max_wait_seconds
         self._should_stop = should_stop
-        self._source = FollowingSource(client, index, update.variables, should_stop)
+        self._source = source
         self._moved_at: int | None = None  # Learner steps after which the targets in use had moved.
         self._waiting = Waiting("new parameters of the parameter server")
+        self._await_next = getattr(source, "await_next", lambda: time.sleep(_RETRY_SECONDS))
         self.learner_steps = -1
 
     def take(self) -> None:
@@ -176,7 +185,7 @@ class ParameterFollower:
             while self._source.learner_steps == self.learner_steps:
                 if self._should_stop() or time.monotonic() >= deadline:
                     return
-                self._source.await_next()
+                self._await_next()
                 groups = self._source.get_variables(names)
         learner_steps = self._source.learner_steps
         _assign_all(self._update.variables, dict(zip(names, groups, strict=True)))

@@ -12,9 +12,12 @@ import reverb
 
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
+from apex_agents.learning.following import TARGETS
+from apex_agents.learning.gradients import GRADIENTS
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, run_node
+from apex_agents.replay.messages import MESSAGES, find_followers
 from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.run_end import ActorStepCounter
 from apex_agents.runs.files import remove, try_to_write
@@ -121,9 +124,11 @@ class ReplayNode(lp.ReverbNode):
         return _Duty(save_if_due, end)
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        data = table_name(client, self._experiment.data_flow().table)
-        for table in client.server_info():
-            if table != data:
+        tables, data = client.server_info(), self._experiment.data_flow().table
+        of_gradients = [name for name in (GRADIENTS, TARGETS) if name != data]
+        messages = [table_name(client, name) for name in (*MESSAGES, *of_gradients)]
+        for table in [*messages, *find_followers(client, tables)]:
+            if table in tables:
                 client.reset(table)
 
     def _start_server(self, address: str) -> reverb.Server:

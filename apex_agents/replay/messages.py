@@ -27,6 +27,7 @@ EVALUATION = "evaluation"
 STEP_REPORTS = "step_reports"
 ACTOR_STEPS = "actor_steps"
 LAST_STEP = "last_step"
+MESSAGES = (PARAMETERS, PARAMETER_VERSION, EVALUATION, STEP_REPORTS, ACTOR_STEPS, LAST_STEP)
 
 _CLOSE_TIMEOUT_SECONDS = 1
 _ASK_TIMEOUT_SECONDS = 2
@@ -96,7 +97,7 @@ def make_latest_table(name: str, signature: Any, max_reads: int = 0) -> reverb.T
 
 
 def follower_table(index: int) -> str:
-    """Return the name of the table in which a follower finds every publication once."""
+    """Return the name of the table in which a follower finds each publication at most once."""
     return f"{PARAMETERS}_{index}"
 
 
@@ -273,7 +274,7 @@ class ParameterSource(core.VariableSource):
         return {**variables, LEARNER_STEPS: [self._steps_in_use]}
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
-        """Return the newest published arrays, one list per name, or wait for the first ones.
+        """Return the newest published arrays or tensors, a list per name, or wait for the first.
 
         While the server is away these are the last ones read.
 
@@ -291,6 +292,9 @@ class ParameterSource(core.VariableSource):
             self._steps_in_use.assign(self._variables[LEARNER_STEPS][0])
         return [self._variables[name] for name in names]
 
+    def close(self) -> None:
+        """End threads that read; there are none."""
+
     def refresh(self) -> None:
         """Read what is new, if a server answers."""
         for client in list(self._clients):
@@ -303,17 +307,19 @@ class ParameterSource(core.VariableSource):
 
     def _refresh(self, client: reverb.Client) -> bool:
         """Read what is new on a server; return that it has answered."""
-        tables = client.server_info(self._timeout_seconds)
+        self._read(client, client.server_info(self._timeout_seconds))
+        return True
+
+    def _read(self, client: reverb.Client, tables: Mapping[str, Any]) -> None:
         table = table_name(client, PARAMETER_VERSION)
         end = tables.get(table_name(client, LAST_STEP))
         self.is_run_over = end is not None and end.current_size > 0
         version = int(read_latest(client, table)) if tables[table].current_size else None
         if version not in (None, self._version):
-            self._hold(read_latest(client, table_name(client, PARAMETERS)))
-            self._version = version
-        return True
+            self._hold(read_latest(client, table_name(client, PARAMETERS)), version)
 
-    def _hold(self, message: Any) -> None:
+    def _hold(self, message: Any, version: int | None) -> None:
+        self._version = version
         self._variables = {**message["variables"], LEARNER_STEPS: [message[LEARNER_STEPS]]}
 
 

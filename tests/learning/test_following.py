@@ -1,6 +1,7 @@
 """Tests of parameters that arrive by themselves, on a real server."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from apex_agents.learning import following
 from apex_agents.learning.following import FollowingSource, make_following_tables
 from apex_agents.replay.connections import ParameterPublisher
 from apex_agents.replay.messages import (
+    LAST_STEP,
     follower_table,
     make_message_tables,
     parameter_messages,
@@ -33,8 +35,8 @@ class Server:
     """A server of a run with two followers, its publisher, and how often it was asked."""
 
     def __init__(self, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch):
-        variables = make_variables(0.0)
-        tables = [*make_message_tables(variables), *make_following_tables(variables, 2)]
+        tables = make_message_tables(make_variables(0.0))
+        tables += make_following_tables(tables, 2)
         named = [table.replace(name=run_table_name(table.name, RUN_ID)) for table in tables]
         server = reverb.Server(named)
         stack.callback(server.stop)
@@ -64,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def follow(server: Server, index: int = 0) -> FollowingSource:
-    return FollowingSource(server.client, index, make_variables(0.0))
+    return FollowingSource(server.client, index)
 
 
 def test_every_follower_gets_each_version_without_asking(server):
@@ -75,7 +77,9 @@ def test_every_follower_gets_each_version_without_asking(server):
         variable_utils.VariableClient(source, source.track(variables))
         for source, variables in zip(sources, policies, strict=True)
     ]
-    for client in clients:
+    for source, client in zip(sources, clients, strict=True):
+        client.update_and_wait()
+        source.await_next()  # The first version, which the server was asked for.
         client.update_and_wait()
     num_asked = server.num_asked
     for learner_steps in (2, 3):
@@ -103,6 +107,50 @@ def test_what_arrives_late_does_not_replace_newer_parameters(server):
     source.await_next()
     source.refresh()
     assert source.newest_steps == 5
+    source.close()
+
+
+def test_who_did_not_wait_has_the_newest_parameters_all_the_same(server):
+    server.publish(1)
+    source = follow(server)
+    source.refresh()
+    for learner_steps in range(2, 8):  # The reader has some of them in its hands.
+        server.publish(learner_steps)
+        time.sleep(0.2)
+    wait_for(lambda: source.refresh() or source.newest_steps > 1)
+    assert source.newest_steps == 7
+    source.close()
+
+
+def test_a_version_that_arrives_after_a_learner_began_again_is_not_kept(server, monkeypatch):
+    server.publish(500)
+    source = follow(server)
+    source.refresh()
+    source.await_next()
+    server.publish(501)
+    server.publish(400)
+    source.await_next()
+    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
+    source._ask_at = 0.0
+    wait_for(lambda: source.refresh() or source.newest_steps == 400)
+    for _ in range(3):
+        source.await_next()
+        source.refresh()
+    assert source.newest_steps == 400
+    source.close()
+
+
+def test_the_end_of_the_run_is_seen_while_versions_arrive(server, monkeypatch):
+    server.publish(1)
+    source = follow(server)
+    source.refresh()
+    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
+    source._ask_at = 0.0
+    server.client.insert(np.int64(2), {run_table_name(LAST_STEP, RUN_ID): 1.0})
+    server.publish(2)
+    source.await_next()
+    source.refresh()
+    assert source.is_run_over
     source.close()
 
 
