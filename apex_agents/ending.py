@@ -134,12 +134,14 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     """Return why a run with the exit code 1 failed, as lines for the terminal."""
     if outcome.failure or run.summary["learner_steps"]:
         return "\n".join(filter(None, (run.summary["reason"], outcome.log)))
-    flow = experiment.data_flow()
+    flow, actor_steps = experiment.data_flow(), run.summary["actor_steps"]
+    advice = "The learner had not finished its first step, with which it compiles. Raise the limit."
+    if actor_steps <= flow.usual_min_steps:
+        advice = f"The learner starts at {flow.usual_min_steps:,}, by {flow.min_size_field}. "
+        advice += "Lower that, or raise the limit."
     return (
         f"The run ended before its first learner step, and nothing was learned: "
-        f"{run.summary['reason']}. The actors sent {run.summary['actor_steps']:,} steps; "
-        f"the learner starts at {flow.usual_min_steps:,}, by {flow.min_size_field}. Lower that, or "
-        "raise the limit."
+        f"{run.summary['reason']}. The actors sent {actor_steps:,} steps. {advice}"
     )
 
 

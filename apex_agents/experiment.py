@@ -172,6 +172,7 @@ def _check_learners(builder: Builder, run: RunConfig) -> None:
     require_one(hasattr(config, "replay"), "1: the actors of A2C and A3C compute the gradients")
     makes_none = getattr(type(builder), "make_learner", None) is ApexBuilder.make_learner
     require_one(makes_none, f"1, unless {kind} leaves make_learner to ApexBuilder")
-    require_one(config.num_sgd_steps_per_step == 1, "1, unless agent.num_sgd_steps_per_step is 1")
-    normalizes = config.normalize_observations
-    require_one(not normalizes, "1, unless agent.normalize_observations is False")
+    for name, needed in (("num_sgd_steps_per_step", 1), ("normalize_observations", False)):
+        given = getattr(config, name)
+        allowed = f"1 while agent.{name} is {given}; for more, set that to {needed}"
+        require_one(given == needed, allowed)

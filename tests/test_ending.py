@@ -147,6 +147,10 @@ def test_a_run_without_a_learner_step_has_failed(state):
         "1,000, by agent.replay.min_size",
     ):
         assert part in failure
+    run.summary["actor_steps"] = 1_001  # It had what it needs, but not the time to compile.
+    failure = describe_failure(run, EXPERIMENT, Outcome())
+    assert "1,001 steps. The learner had not finished its first step" in failure
+    assert "agent.replay.min_size" not in failure
     write(state, {**STOPPED, "learner_steps": 0})
     assert conclude(state, INTERRUPTED).exit_code == 130
 

@@ -532,8 +532,10 @@ def test_gradients_of_outlying_losses_are_not_sent(serve, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_sgd_steps_per_step": 4}, "agent.num_sgd_steps_per_step is 1"),
-        ({"normalize_observations": True}, "agent.normalize_observations is False"),
+        ({"num_sgd_steps_per_step": 4}, "1 while agent.num_sgd_steps_per_step is 4"),
+        ({"num_sgd_steps_per_step": 4}, "set that to 1"),
+        ({"normalize_observations": True}, "1 while agent.normalize_observations is True"),
+        ({"normalize_observations": True}, "set that to False"),
     ],
 )
 def test_what_several_learners_cannot_do_is_refused(changes, words):

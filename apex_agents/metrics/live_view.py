@@ -141,7 +141,7 @@ def _describe_learners(state: RunState) -> dict[str, tuple[str, str, str]]:
     if state.num_learners() == 1:
         return {columns.LEARNER: cells}
     of_each = (
-        f"{state.gradient_speed():,.1f} gradients/s",
+        f"{_format_number(state.gradient_speed(), ',.1f')} gradients/s",
         f"{_format(learner, columns.STALENESS_STEPS, '.2f')} steps stale",
         f"{_format_number(state.learners_waiting(), '.0%')} waiting",
     )

@@ -123,8 +123,9 @@ def test_every_role_of_the_nodes_has_a_row(written_run):
     names = ["replay", "parameter_server", "learner_0", "learner_1"]
     dead = {"learner_1": {**status, "is_alive": False}}
     written_run.write_json("nodes.json", {**dict.fromkeys(names, status), **dead})
+    written_run.configure("run", num_learners=2)
     lines = draw(written_run.folder)
-    assert line_with(lines, "^│ learner +1/2")
+    assert "- gradients/s" in line_with(lines, "^│ learner +1/2")
     assert line_with(lines, "^│ parameter_server +1/1")
 
 
