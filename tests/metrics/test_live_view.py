@@ -124,8 +124,9 @@ def test_every_role_of_the_nodes_has_a_row(written_run):
     dead = {"learner_1": {**status, "is_alive": False}}
     written_run.write_json("nodes.json", {**dict.fromkeys(names, status), **dead})
     written_run.configure("run", num_learners=2)
+    written_run.append("learner_0", wall_time_seconds=20.0, learner_steps=3)  # Without a speed.
     lines = draw(written_run.folder)
-    assert "- gradients/s" in line_with(lines, "^│ learner +1/2")
+    assert " - gradients/s" in line_with(lines, "^│ learner +1/2")
     assert line_with(lines, "^│ parameter_server +1/1")
 
 
