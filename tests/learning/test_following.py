@@ -1,7 +1,7 @@
 """Tests of parameters that arrive by themselves, on a real server."""
 
 import contextlib
-import time
+import types
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,14 +10,13 @@ import reverb
 import tensorflow as tf
 from acme.tf import variable_utils
 from sent_messages import publish_parameters
-from waiting import TIMEOUT_SECONDS, wait_for
+from waiting import TIMEOUT_SECONDS
 
 from apex_agents.learning import following
 from apex_agents.learning.following import FollowingSource, make_following_tables
 from apex_agents.replay.connections import ParameterPublisher
 from apex_agents.replay.messages import (
     LAST_STEP,
-    follower_table,
     make_message_tables,
     parameter_messages,
     to_arrays,
@@ -97,74 +96,79 @@ def test_every_follower_gets_each_version_without_asking(server):
         source.close()
 
 
-def test_what_arrives_late_does_not_replace_newer_parameters(server):
-    server.publish(5)
+class Arrivals:
+    """A reader in whose hands are messages with some learner steps."""
+
+    def __init__(self, *learner_steps: int):
+        self._messages = [
+            parameter_messages(to_arrays(make_variables(float(steps))), steps)[0]
+            for steps in learner_steps
+        ]
+
+    def poll(self, seconds: float) -> types.SimpleNamespace | None:
+        return types.SimpleNamespace(data=self._messages.pop(0)) if self._messages else None
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def follow_arrivals(server: Server, learner_steps: int, *arrivals: int) -> FollowingSource:
+    """Follow a server that was asked for its parameters before others arrive."""
+    server.publish(learner_steps)
     source = follow(server)
     source.refresh()
-    source.await_next()  # The same version, which the server was asked for.
-    old, _ = parameter_messages(to_arrays(make_variables(3.0)), 3)
-    server.client.insert(old, {run_table_name(follower_table(0), RUN_ID): 1.0})
+    assert source.newest_steps == learner_steps
+    source.close()
+    source._reader = Arrivals(*arrivals)  # type: ignore[assignment]
+    return source
+
+
+def test_what_arrives_late_does_not_replace_newer_parameters(server):
+    source = follow_arrivals(server, 5, 3)
     source.await_next()
     source.refresh()
     assert source.newest_steps == 5
-    source.close()
 
 
 def test_who_did_not_wait_has_the_newest_parameters_all_the_same(server):
-    server.publish(1)
-    source = follow(server)
+    source = follow_arrivals(server, 1, 2)  # The reader has not got others yet.
+    server.publish(7)
     source.refresh()
-    for learner_steps in range(2, 8):  # The reader has some of them in its hands.
-        server.publish(learner_steps)
-        time.sleep(0.2)
-    wait_for(lambda: source.refresh() or source.newest_steps > 1)
     assert source.newest_steps == 7
-    source.close()
 
 
-def test_a_version_that_arrives_after_a_learner_began_again_is_not_kept(server, monkeypatch):
-    server.publish(500)
-    source = follow(server)
-    source.refresh()
-    source.await_next()
-    server.publish(501)
+def test_a_version_that_arrives_after_a_learner_began_again_is_not_kept(server):
+    source = follow_arrivals(server, 500, 501)
     server.publish(400)
-    source.await_next()
-    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
+    arrivals, source._reader = source._reader, None
     source._ask_at = 0.0
-    wait_for(lambda: source.refresh() or source.newest_steps == 400)
-    for _ in range(3):
-        source.await_next()
-        source.refresh()
-    assert source.newest_steps == 400
-    source.close()
-
-
-def test_the_end_of_the_run_is_seen_while_versions_arrive(server, monkeypatch):
-    server.publish(1)
-    source = follow(server)
     source.refresh()
-    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
+    source._reader = arrivals
+    source.await_next()
+    source.refresh()
+    assert source.newest_steps == 501
     source._ask_at = 0.0
+    source.refresh()
+    assert source.newest_steps == 400
+
+
+def test_the_end_of_the_run_is_seen_while_versions_arrive(server):
+    source = follow_arrivals(server, 1, 2)
     server.client.insert(np.int64(2), {run_table_name(LAST_STEP, RUN_ID): 1.0})
-    server.publish(2)
+    source._ask_at = 0.0
     source.await_next()
     source.refresh()
     assert source.is_run_over
-    source.close()
 
 
-def test_a_learner_that_began_again_is_followed_once_the_server_is_asked(server, monkeypatch):
-    server.publish(5)
-    source = follow(server)
-    source.refresh()
+def test_a_learner_that_began_again_is_followed_once_the_server_is_asked(server):
+    source = follow_arrivals(server, 5)
     server.publish(3)
     source.refresh()
     assert source.newest_steps == 5
-    monkeypatch.setattr(following, "_ASK_SECONDS", 0.0)
     source._ask_at = 0.0
-    wait_for(lambda: source.refresh() or source.newest_steps == 3)
-    source.close()
+    source.refresh()
+    assert source.newest_steps == 3
 
 
 def test_parameters_are_found_where_nobody_publishes_to_followers(server):
