@@ -1,6 +1,7 @@
 """Prints the table of a study for a column of logs/learner.csv in place of the returns.
 
-As with the returns, a run has the mean of the last quarter of its learner steps.
+As with the returns, a run has the mean of the last quarter of its learner steps. Runs without the
+column are left out.
 
 Example:
   apex-study section_3 --workdir=runs/paper/section_3
@@ -27,14 +28,18 @@ def main() -> None:
     parser.add_argument("--column", required=True)
     arguments = parser.parse_args()
     found: dict[str, dict[str, list[float]]] = {}
+    others: set[str] = set()
     for path in sorted(arguments.folder.glob("*/setting=*/seed_*/logs/learner.csv")):
         task, setting = path.relative_to(arguments.folder).parts[:2]
         table = RunFolder(path.parent.parent).read_columns(columns.LEARNER)
         if arguments.column not in table:
-            parser.error(f"--column={arguments.column} is none of {', '.join(table)}.")
+            others.update(table)
+            continue
         curve = make_curve(table[columns.LEARNER_STEPS], table[arguments.column])
         label = setting.removeprefix("setting=")
         found.setdefault(label, {}).setdefault(task, []).append(score_curve(curve))
+    if not found and others:
+        parser.error(f"--column={arguments.column} is none of {', '.join(sorted(others))}.")
     if not found:
         parser.error(f"{arguments.folder} holds no runs of a study.")
     tasks = sorted({task for by_task in found.values() for task in by_task})
