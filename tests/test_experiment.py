@@ -179,6 +179,9 @@ class ChangedAdder:
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
         self._adder.add(self._change(timestep), output)
 
+    def flush(self) -> None:
+        self._adder.flush()
+
     def close(self) -> None:
         self._adder.close()
 
