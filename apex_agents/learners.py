@@ -73,7 +73,13 @@ def make_parameter_source(
     builder: Any, client: reverb.Client, index: int, should_stop: Callable[[], bool]
 ) -> ParameterSource:
     """Build the source of the parameters of an actor."""
-    if _actors_wait_for_versions(builder):
+    return _make_source(_actors_wait_for_versions(builder), client, index, should_stop)
+
+
+def _make_source(
+    follows: bool, client: reverb.Client, index: int, should_stop: Callable[[], bool]
+) -> ParameterSource:
+    if follows:
         return FollowingSource(client, index, should_stop)
     return ParameterSource(client, should_stop)
 
@@ -135,8 +141,7 @@ def make_gradient_learner(  # noqa: PLR0913
     config, settings = builder.config, run.learners
     update, shared = builder.make_update(spec), builder.share(len(clients))
     replays = ReplayConnections(clients, lambda c: shared.make_dataset(c, spec), config.batch_size)
-    follows = FollowingSource(clients[0], index, should_stop)
-    source = follows if _waiting_learners(run) else ParameterSource(clients[0], should_stop)
+    source = _make_source(_waiting_learners(run) > 0, clients[0], index, should_stop)
     follower = ParameterFollower(clients[0], source, update, settings.wait_seconds, should_stop)
     sender = GradientSender(
         clients[0], [index], run.num_learners, should_stop, lambda: follower.learner_steps
