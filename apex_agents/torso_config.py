@@ -12,7 +12,7 @@ from apex_agents.fields import ReadWith
 from apex_agents.validation import Rule, name_or_function, require
 
 # The torsos that agents with discrete actions bring; networks.torso_choice makes them.
-TORSOS = ("atari", "mlp", "conv", "auto")
+TORSOS = ("atari", "atari_small", "mlp", "conv", "auto")
 CONV_FIELDS = ("conv_channels", "conv_kernel_sizes", "conv_strides")
 
 TorsoName = Annotated[str, name_or_function(*TORSOS)]

@@ -18,13 +18,5 @@ def get_config() -> ExperimentConfig:
     # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
     atari = AtariConfig(evaluation_max_frames=18_000)
     environment = EnvironmentConfig(task="pong", atari=atari)
-    agent = A2CConfig(
-        torso="conv",
-        conv_channels=(16, 32),
-        conv_kernel_sizes=(8, 4),
-        conv_strides=(4, 2),
-        mlp_hidden_sizes=(),
-        hidden_size=256,
-        learning_rate=0.003,
-    )
+    agent = A2CConfig(torso="atari_small", learning_rate=0.003)
     return ExperimentConfig(agent=agent, environment=environment, run=run)

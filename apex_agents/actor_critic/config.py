@@ -17,7 +17,7 @@ class ActorCriticConfig:
 
     A worker is an actor, with all of its environments, that computes gradients. Defaults are those
     of the A3C paper (Mnih et al. 2016) where a section of it is named. The paper's network for
-    Atari is a smaller one.
+    Atari is the torso 'atari_small'.
 
     Attributes:
       torso: layers below policy and value, as in `ApexDQNConfig`.

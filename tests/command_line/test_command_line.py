@@ -76,7 +76,7 @@ MISTAKES = {
         [
             "agent.torso is 'xxx",
             "xxx ... xxx",
-            "it has to be 'atari', 'mlp', 'conv', 'auto' or 'module:function'",
+            "it has to be 'atari', 'atari_small', 'mlp', 'conv', 'auto' or 'module:function'",
         ],
     ),
     "task_of_a_missing_module": (

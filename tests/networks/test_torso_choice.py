@@ -80,6 +80,18 @@ def test_the_torso_that_fits(space, frame_stack, convolutions):
     assert shapes[0] == shapes[1]
 
 
+def test_the_small_torso_of_atari_is_that_of_the_a3c_paper():
+    sizes = {"conv_channels": (16, 32), "conv_kernel_sizes": (8, 4), "conv_strides": (4, 2)}
+    named = ApexDQNConfig(torso="atari_small")
+    spelled = ApexDQNConfig(torso="conv", mlp_hidden_sizes=(), **sizes)
+    spec = make_spec(image(4, 84, 84))
+    networks = [ApexDQNBuilder(config).make_networks(spec) for config in (named, spelled)]
+    shapes = [{v.name: v.shape for v in network.variables} for network in networks]
+    assert shapes[0] == shapes[1]
+    with pytest.raises(ValueError, match=r"agent\.torso is 'atari_small'.*agent\.torso='auto'"):
+        ApexDQNBuilder(named).check_environment(make_spec(image(4, 64, 64)))
+
+
 @pytest.mark.parametrize("key", ["direction", "image"])
 def test_values_depend_on_each_part(key):
     spec, convert = make_spec(MINIGRID), convert_observations(MINIGRID)[1]
