@@ -31,6 +31,7 @@ VALUE_LOSS = "value_loss"
 ENTROPY = "entropy"
 VALUE = "value"
 STALENESS_STEPS = "staleness_steps"
+GRADIENTS_DROPPED = "gradients_dropped"
 
 GRADIENTS_PER_SECOND = "gradients_per_second"
 PARAMETER_WAIT_FRACTION = "parameter_wait_fraction"

@@ -28,7 +28,8 @@ def render(state: RunState, note: str = "") -> RenderableType:
     parts: list[RenderableType] = [_draw_progress(state)]
     for draw in (_draw_nodes, _draw_learning, _draw_returns):
         parts += [Text(), draw(state)]
-    texts = ["\n".join(_describe_waits(state, _NUM_WAITS)), state.warning(), note]
+    waits = "\n".join(_describe_waits(state, _NUM_WAITS))
+    texts = [waits, _describe_dropped(state.learner), state.warning(), note]
     parts += [Text(f"\n{text}", style="yellow") for text in texts if text]
     task = state.run.settings("environment").get("task", "?")
     # A `Text`, since brackets in names of folders and in errors would be markup.
@@ -160,6 +161,12 @@ def _describe_waits(state: RunState, most: int) -> list[str]:
     lines = [f"{name} waits {seconds} s for {what}" for name, what, seconds in waits[:most]]
     more = len(waits) - most
     return [*lines, f"and {more} more wait"] if more > 0 else lines
+
+
+def _describe_dropped(learner: Row) -> str:
+    """Return how many gradients of workers or learners were dropped, '' for none."""
+    dropped = number(learner, columns.GRADIENTS_DROPPED)
+    return f"{dropped:,.0f} gradients dropped: too late or too stale" if dropped > 0 else ""
 
 
 def _list_hosts(nodes: Sequence[dict[str, Any]]) -> str:

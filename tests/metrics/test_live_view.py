@@ -130,6 +130,14 @@ def test_every_role_of_the_nodes_has_a_row(written_run):
     assert line_with(lines, "^│ parameter_server +1/1")
 
 
+@pytest.mark.parametrize("dropped", [0, 1234])
+def test_gradients_that_were_dropped_have_a_line(dropped, written_run):
+    written_run.append("learner", wall_time_seconds=20.0, gradients_dropped=dropped)
+    text = "\n".join(draw(written_run.folder))
+    assert text.count("1,234 gradients dropped: too late or too stale") == bool(dropped)
+    assert text.count("dropped") == bool(dropped)
+
+
 def test_frame_says_which_run_and_how_it_stands(written_run):
     written_run.append_everything()
     assert "some_run · CartPole-v1" in draw(written_run.folder)[0]
