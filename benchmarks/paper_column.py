@@ -1,7 +1,8 @@
 """Prints the table of a study for a column of logs/learner.csv in place of the returns.
 
 As with the returns, a run has the mean of the last quarter of its learner steps. Runs without the
-column are left out.
+column are left out. With --reaching a run has the agent steps, in thousands, until the mean return
+of an evaluation is that large; inf if none is.
 
 Example:
   apex-study section_3 --workdir=runs/paper/section_3
@@ -10,6 +11,8 @@ Example:
 
 import argparse
 import pathlib
+
+import numpy as np
 
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import make_curve
@@ -25,19 +28,24 @@ from apex_agents.studies.results import (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=pathlib.Path, help="the study's folder")
-    parser.add_argument("--column", required=True)
+    shown = parser.add_mutually_exclusive_group(required=True)
+    shown.add_argument("--column", help="column of logs/learner.csv")
+    shown.add_argument("--reaching", type=float, help="mean return of an evaluation")
     arguments = parser.parse_args()
     found: dict[str, dict[str, list[float]]] = {}
     others: set[str] = set()
     for path in sorted(arguments.folder.glob("*/setting=*/seed_*/logs/learner.csv")):
         task, setting = path.relative_to(arguments.folder).parts[:2]
-        table = RunFolder(path.parent.parent).read_columns(columns.LEARNER)
-        if arguments.column not in table:
-            others.update(table)
-            continue
-        curve = make_curve(table[columns.LEARNER_STEPS], table[arguments.column])
-        label = setting.removeprefix("setting=")
-        found.setdefault(label, {}).setdefault(task, []).append(score_curve(curve))
+        run, label = RunFolder(path.parent.parent), setting.removeprefix("setting=")
+        if arguments.column is None:
+            value = thousands_until(run, arguments.reaching)
+        else:
+            table = run.read_columns(columns.LEARNER)
+            if arguments.column not in table:
+                others.update(table)
+                continue
+            value = score_curve(make_curve(table[columns.LEARNER_STEPS], table[arguments.column]))
+        found.setdefault(label, {}).setdefault(task, []).append(value)
     if not found and others:
         parser.error(f"--column={arguments.column} is none of {', '.join(sorted(others))}.")
     if not found:
@@ -47,7 +55,15 @@ def main() -> None:
     for label, by_task in found.items():
         cells.append([label, *(show_estimate(by_task.get(task, [])) for task in tasks)])
     print(format_table(cells))
-    print(f"{arguments.column}: {MEANING_OF_ESTIMATES}.")
+    name = arguments.column or f"thousands of agent steps until {arguments.reaching:g}"
+    print(f"{name}: {MEANING_OF_ESTIMATES}.")
+
+
+def thousands_until(run: RunFolder, mean_return: float) -> float:
+    """Return the agent steps until the first evaluation with that return, in thousands."""
+    table = run.read_columns(columns.EVALUATOR)
+    reached = np.flatnonzero(table[columns.MEAN_RETURN] >= mean_return)
+    return float(table[columns.ACTOR_STEPS][reached[0]]) / 1_000 if len(reached) else np.inf
 
 
 if __name__ == "__main__":

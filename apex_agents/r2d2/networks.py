@@ -15,6 +15,7 @@ from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.torso_choice import make_torso
 from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.config import R2D2Config
+from apex_agents.r2d2.unroll import unroll
 from apex_agents.replay.sequences import Steps
 from apex_agents.user_code import find_function
 
@@ -209,7 +210,7 @@ class RecurrentNetwork(snt.Module):
         features = self.core_input(*map(_flatten_time, steps))
         if state:
             features = tf.reshape(features, [-1, length, features.shape[-1]])
-            features, packed = snt.dynamic_unroll(
+            features, packed = unroll(
                 self._core, tf.transpose(features, [1, 0, 2]), self._pack(state), num_steps
             )
             features = _flatten_time(tf.transpose(features, [1, 0, 2]))
