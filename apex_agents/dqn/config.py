@@ -21,11 +21,10 @@ class ApexDQNConfig:
 
     Attributes:
       torso: layers below the two streams: 'atari' for stacks of uint8 frames [84, 84] (Mnih et al.
-        2015), 'atari_small' for the same (Mnih et al. 2013), 'mlp' for vectors, 'conv' for images
-        of any size, also among the parts of a Dict, 'auto' for the one of 'mlp' and 'conv' that
-        fits the observations, or 'module:function', a function of yours that gets the
-        environment's spec and this config and returns a Sonnet module from observations to
-        features; see docs/tutorials/own_network.md.
+        2015), 'atari_small' (Mnih et al. 2013), 'mlp' for vectors, 'conv' for images of any size,
+        also in a Dict, 'auto' for the one of 'mlp' and 'conv' that fits the observations, or
+        'module:function', a function of yours that gets the environment's spec and this config and
+        returns a Sonnet module from observations to features; see docs/tutorials/own_network.md.
       conv_channels: channels of each convolution of 'conv'. With 'auto' images from 36 x 36 pixels
         on have the convolutions of DQN, unless one of these three fields is set.
       conv_kernel_sizes: side length of its square kernels; there is no padding.

@@ -19,8 +19,7 @@ from apex_agents.networks.observations import (
     zero_observations,
 )
 from apex_agents.networks.torsos import (
-    A3C_CONVOLUTIONS,
-    DQN_CONVOLUTIONS,
+    ATARI_CONVOLUTIONS,
     ConvTorso,
     PartsTorso,
     VectorTorso,
@@ -31,7 +30,6 @@ from apex_agents.torso_config import CONV_FIELDS, TORSOS, require_torso
 from apex_agents.validation import require
 
 _AUTO = "auto"
-_ATARI = {"atari": DQN_CONVOLUTIONS, "atari_small": A3C_CONVOLUTIONS}
 
 
 def make_torso(
@@ -68,8 +66,8 @@ def make_torso(
         # Layers for Q-learning have ReLUs.
         activation = getattr(tf.nn, getattr(config, "mlp_activation", "relu"))
         return VectorTorso(config.mlp_hidden_sizes, spec, dtype, activation, name="torso")
-    convolutions, hidden_sizes = _ATARI.get(config.torso, ()), ()
-    if not convolutions:
+    convolutions, hidden_sizes = ATARI_CONVOLUTIONS.get(config.torso), ()
+    if convolutions is None:
         sizes = [getattr(config, name) for name in CONV_FIELDS]
         convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
     if part_specs(spec) != [spec]:
@@ -132,7 +130,7 @@ def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | N
             observed = f"parts {', '.join(shapes)} with images among them"
         elif torso == "conv":
             fits = fits and len(shape) - bool(stack) in (2, 3)
-        if torso in _ATARI:
+        if torso in ATARI_CONVOLUTIONS:
             fits = bool(stack) and is_atari
         # Three images may also be the colours of one, unless the config says that they are a stack.
         if (is_atari and shape[0] != 3) or (is_one_image and len(shape) == 4):

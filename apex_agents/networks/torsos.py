@@ -27,10 +27,10 @@ from apex_agents.precision import mixed_precision
 
 Convolutions = Sequence[tuple[int, int, int]]  # Channels, kernel size and stride of each.
 
-# Convolutions of DQN's network (Mnih et al. 2015), for images from 36 x 36 pixels on, of the one
-# before it (Mnih et al. 2013), which A3C has, and of MinAtar's (Young & Tian 2019).
+# Convolutions of DQN's network (Mnih et al. 2015), for images from 36 x 36 pixels on, and of
+# MinAtar's (Young & Tian 2019). The smaller ones for Atari are A3C's (Mnih et al. 2013).
 DQN_CONVOLUTIONS: Convolutions = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-A3C_CONVOLUTIONS: Convolutions = ((16, 8, 4), (32, 4, 2))
+ATARI_CONVOLUTIONS = {"atari": DQN_CONVOLUTIONS, "atari_small": ((16, 8, 4), (32, 4, 2))}
 SMALL_CONVOLUTIONS: Convolutions = ((16, 3, 1),)
 
 

@@ -60,6 +60,10 @@ def make_shared_core(spec, config):
     return SHARED
 
 
+def make_projected_layer(spec, config):
+    return snt.LSTM(5, projection_size=3)
+
+
 def make_core_of_one_row(spec, config):
     class OneRow(snt.GRU):
         def initial_state(self, batch_size, **kwargs):
@@ -102,6 +106,7 @@ CORES = {
     "lstm": [5, 5],
     "gru": [5],
     "none": [],
+    f"{__name__}:make_projected_layer": [3, 5],
     f"{__name__}:make_two_layers": [5, 2, 2],
     f"{__name__}:make_layer": [],
 }
