@@ -64,6 +64,15 @@ def make_projected_layer(spec, config):
     return snt.LSTM(5, projection_size=3)
 
 
+def make_doubled_layer(spec, config):
+    class Doubled(snt.GRU):
+        def __call__(self, inputs, prev_state):
+            output, state = super().__call__(inputs, prev_state)
+            return 2 * output, state
+
+    return Doubled(5)
+
+
 def make_core_of_one_row(spec, config):
     class OneRow(snt.GRU):
         def initial_state(self, batch_size, **kwargs):
@@ -107,6 +116,7 @@ CORES = {
     "gru": [5],
     "none": [],
     f"{__name__}:make_projected_layer": [3, 5],
+    f"{__name__}:make_doubled_layer": [5],
     f"{__name__}:make_two_layers": [5, 2, 2],
     f"{__name__}:make_layer": [],
 }
