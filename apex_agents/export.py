@@ -81,7 +81,7 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
         "learner_steps": policy.learner_steps,
         "environment": dataclasses.asdict(environment),
         "gymnasium": _gymnasium_environment(environment),
-        "action_repeat": environment.action_repeat,
+        "action_repeat": environment.num_repeats,
         "observation": {"shape": list(observations.shape), "dtype": str(observations.dtype)},
         "action": {
             "shape": list(action.shape),

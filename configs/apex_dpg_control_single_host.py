@@ -1,8 +1,8 @@
 """Tasks of the control suite on one small machine: in few steps, and thus in few minutes.
 
-The field `environment.task` chooses the task, as walker:walk, and `environment.action_repeat` for
-how many environment steps an action is held: docs/tutorials/control.md has the usual numbers, and
-says what differs from the paper, and why.
+The field `environment.task` chooses the task, as walker:walk; an action is held for the number of
+environment steps that is usual for it. docs/tutorials/control.md says what differs from the paper,
+and why.
 """
 
 import dataclasses
@@ -49,5 +49,5 @@ def get_config() -> ExperimentConfig:
         max_actor_steps=500_000,
         evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=15.0),
     )
-    environment = EnvironmentConfig(suite="control", task="cartpole:swingup", action_repeat=8)
+    environment = EnvironmentConfig(suite="control", task="cartpole:swingup", action_repeat=None)
     return ExperimentConfig(agent=agent, environment=environment, run=run)

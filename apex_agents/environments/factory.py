@@ -31,6 +31,8 @@ from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
 _IS_METRIC = matching(lambda name: bool(NAME.fullmatch(name)), "'name' or 'mean(name)'")
+# Of the control suite, by domain; hopper is not among those of the paper.
+_USUAL_REPEATS = {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "hopper": 4}
 # Parameter of a function that returns a `gymnasium.vector.VectorEnv`.
 _NUM_ENVS = "num_envs"
 
@@ -52,7 +54,9 @@ class EnvironmentConfig:
         same suites; None: as the environment is registered or made.
       action_repeat: number of environment steps for which an action is held, whose rewards are
         added up, with the environment's discounts: an agent step. For 'atari' it is
-        `atari.action_repeat`.
+        `atari.action_repeat`. None: for 'control' the usual number of the task's domain, 8 for
+        cartpole, 4 for reacher, cheetah, ball_in_cup and hopper, 2 for all others (Hafner et al.
+        2019, table 1, which has no hopper); 1 for the other suites.
       action_mask: name of the mask of legal actions: an entry of `info` (gymnasium) or of a Dict
         observation (PettingZoo) with a 1 for each legal action and a 0 for each other one. Nothing
         is masked if there is no entry of the usual name, 'action_mask'; None: in no case.
@@ -70,7 +74,7 @@ class EnvironmentConfig:
     task: str = "pong"
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     max_episode_steps: PositiveInt | None = None
-    action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
+    action_repeat: Annotated[int, Field(ge=1, le=1_000)] | None = 1
     action_mask: Annotated[str, Field(min_length=1)] | None = DEFAULT_MASK
     metrics: tuple[Annotated[str, _IS_METRIC], ...] = ()
     atari: Annotated[AtariConfig, ReadWith("suite", ("atari",))] = dataclasses.field(
@@ -79,6 +83,14 @@ class EnvironmentConfig:
     step_timeout_seconds: PositiveFloat | None = None
     evaluation_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def num_repeats(self) -> int:
+        """Number of environment steps for which an action is held; see `action_repeat`."""
+        if self.action_repeat is not None:
+            return self.action_repeat
+        domain = self.task.partition(":")[0]
+        return _USUAL_REPEATS.get(domain, 2) if self.suite == "control" else 1
+
     def rules(self) -> Iterator[Rule]:
         """Yield the conditions between fields; the module that `task` may name is imported.
 
@@ -86,7 +98,7 @@ class EnvironmentConfig:
           ValueError: see `find_environment_fn`.
         """
         find_environment_fn(self)
-        fits = self.action_repeat == 1 or self.suite != "atari"
+        fits = self.num_repeats == 1 or self.suite != "atari"
         yield "action_repeat", fits, "1 for Atari; set atari.action_repeat"
 
 
@@ -239,10 +251,10 @@ def make_vector_environment(  # noqa: PLR0913
                 _naming_errors(f"{config.task} fails when it is reset"),
             ):
                 environment.use_mask(config.action_mask)
-        vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
+        vector = SyncVectorEnvironment(environments, config.num_repeats, timeout)
         may_repeat, name = not has_mask(vector.spec), "environment.action_repeat"
         allowed = "1, since a repeated action may not stay legal"
-        require(may_repeat or config.action_repeat == 1, name, config.action_repeat, allowed)
+        require(may_repeat or config.num_repeats == 1, name, config.action_repeat, allowed)
         made.pop_all()
         return vector
 
@@ -276,8 +288,11 @@ def _make_batch(
     Raises:
       ValueError: it cannot make so many, or the config asks for what they cannot do.
     """
-    for name, unset in (("action_repeat", 1), ("max_episode_steps", None)):
-        value, allowed = getattr(config, name), f"{unset}: a VectorEnv does this itself"
+    for name, value, unset in (
+        ("action_repeat", config.num_repeats, 1),
+        ("max_episode_steps", config.max_episode_steps, None),
+    ):
+        allowed = f"{unset}: a VectorEnv does this itself"
         require(value == unset, f"environment.{name}", value, allowed)
     kwargs = _arguments(environment_fn, config, offered)
     if render and "render_mode" in _parameters(environment_fn):

@@ -227,6 +227,25 @@ def test_an_action_is_held_as_the_config_says():
     assert environment.step(action).reward[0] == pytest.approx(sum(rewards), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("suite", "task", "limit", "length"),
+    [
+        ("control", "cartpole:balance", None, 1000 // 8),
+        ("control", "hopper:stand", None, 1000 // 4),
+        ("control", "walker:walk", None, 1000 // 2),
+        ("gymnasium", "Pendulum-v1", 20, 20),
+    ],
+)
+def test_an_action_is_held_as_is_usual_for_the_task(suite, task, limit, length):
+    config = EnvironmentConfig(suite, task, max_episode_steps=limit, action_repeat=None)
+    check_config(config, "environment")
+    environment = make_vector_environment(config, num_envs=1, seed=0)
+    environment.reset()
+    shape = environment.spec.actions.shape
+    steps = (environment.step(np.zeros((1, *shape), np.float32)) for _ in itertools.count())
+    assert next(i for i, step in enumerate(steps, 1) if step.last()[0]) == length
+
+
 def test_a_function_of_another_process_needs_no_registration(corridor):
     config = EnvironmentConfig("gymnasium", f"{corridor}:Corridor-v0", {"length": 7})
     pickled = cloudpickle.dumps(find_environment_fn(config))
