@@ -136,6 +136,8 @@ def make_experiment(
         environment_fn = find_environment_fn(environment)
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
+    # A run records the number, and resumes with it.
+    environment = dataclasses.replace(environment, action_repeat=environment.num_repeats)
     config = dataclasses.replace(config, agent=agent, environment=environment)
     notes: list[str] = []
     if (target := other_target(config)) is not None:

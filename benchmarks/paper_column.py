@@ -2,7 +2,7 @@
 
 As with the returns, a run has the mean of the last quarter of its learner steps. Runs without the
 column are left out. With --reaching a run has the agent steps, in thousands, until the mean return
-of an evaluation is that large; inf if none is.
+of an evaluation is that large; inf if none is, and the interval of several runs is nan then.
 
 Example:
   apex-study section_3 --workdir=runs/paper/section_3
@@ -62,7 +62,7 @@ def main() -> None:
 def thousands_until(run: RunFolder, mean_return: float) -> float:
     """Return the agent steps until the first evaluation with that return, in thousands."""
     table = run.read_columns(columns.EVALUATOR)
-    reached = np.flatnonzero(table[columns.MEAN_RETURN] >= mean_return)
+    reached = np.flatnonzero(table.get(columns.MEAN_RETURN, np.empty(0)) >= mean_return)
     return float(table[columns.ACTOR_STEPS][reached[0]]) / 1_000 if len(reached) else np.inf
 
 

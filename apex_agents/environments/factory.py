@@ -31,7 +31,7 @@ from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
 _IS_METRIC = matching(lambda name: bool(NAME.fullmatch(name)), "'name' or 'mean(name)'")
-# Of the control suite, by domain; hopper is not among those of the paper.
+# Of the control suite, by domain; those of hopper and of all that are not here are ours.
 _USUAL_REPEATS = {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "hopper": 4}
 # Parameter of a function that returns a `gymnasium.vector.VectorEnv`.
 _NUM_ENVS = "num_envs"
@@ -54,9 +54,9 @@ class EnvironmentConfig:
         same suites; None: as the environment is registered or made.
       action_repeat: number of environment steps for which an action is held, whose rewards are
         added up, with the environment's discounts: an agent step. For 'atari' it is
-        `atari.action_repeat`. None: for 'control' the usual number of the task's domain, 8 for
-        cartpole, 4 for reacher, cheetah, ball_in_cup and hopper, 2 for all others (Hafner et al.
-        2019, table 1, which has no hopper); 1 for the other suites.
+        `atari.action_repeat`. None: for 'control' 8 for tasks of cartpole, 4 for reacher,
+        cheetah and ball_in_cup, 2 for finger and walker (Hafner et al. 2019, table 1), 4 for hopper
+        and 2 for all others; 1 for the other suites.
       action_mask: name of the mask of legal actions: an entry of `info` (gymnasium) or of a Dict
         observation (PettingZoo) with a 1 for each legal action and a 0 for each other one. Nothing
         is masked if there is no entry of the usual name, 'action_mask'; None: in no case.

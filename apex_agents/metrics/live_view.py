@@ -166,7 +166,7 @@ def _describe_waits(state: RunState, most: int) -> list[str]:
 def _describe_dropped(learner: Row) -> str:
     """Return how many gradients of workers or learners were dropped, '' for none."""
     dropped = number(learner, columns.GRADIENTS_DROPPED)
-    return f"{dropped:,.0f} gradients dropped: too late or too stale" if dropped > 0 else ""
+    return f"gradients dropped, too late or too stale: {dropped:,.0f}" if dropped > 0 else ""
 
 
 def _list_hosts(nodes: Sequence[dict[str, Any]]) -> str:

@@ -17,7 +17,7 @@ def unroll(
 
     Args:
       core: core whose variables exist.
-      inputs: `[T, B, F]`.
+      inputs: `[T, B, F]` of known T and F.
       state: state before the first step.
       num_steps: `[B]` int32, steps of each sequence that count; None for all.
 

@@ -180,6 +180,7 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
       The path of the first field that differs, and its two values; None if none does.
     """
     now = to_values(config)
+    now["environment"]["action_repeat"] = config.environment.num_repeats
     # Older versions did not record which builder it was.
     builder = {"builder": now["agent"].get("builder")}
     before = with_defaults(before, {**_defaults(type(config.agent), config.agent), **builder})

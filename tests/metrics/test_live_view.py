@@ -134,7 +134,7 @@ def test_every_role_of_the_nodes_has_a_row(written_run):
 def test_gradients_that_were_dropped_have_a_line(dropped, written_run):
     written_run.append("learner", wall_time_seconds=20.0, gradients_dropped=dropped)
     text = "\n".join(draw(written_run.folder))
-    assert text.count("1,234 gradients dropped: too late or too stale") == bool(dropped)
+    assert text.count("gradients dropped, too late or too stale: 1,234") == bool(dropped)
     assert text.count("dropped") == bool(dropped)
 
 

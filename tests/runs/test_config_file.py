@@ -17,6 +17,7 @@ from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import make_experiment
 from apex_agents.registry import make_builder
 from apex_agents.runs.config_file import (
     agent_name,
@@ -260,6 +261,18 @@ def test_a_field_that_an_older_version_did_not_have_had_its_default(tmp_path, pa
     setattr(functools.reduce(getattr, sections, changed), name, value)
     with pytest.raises(ValueError, match=path):
         check_same_run(tmp_path, changed)
+
+
+def test_a_run_goes_on_with_the_usual_number_of_steps_per_action_if_it_had_that(tmp_path):
+    environment = EnvironmentConfig("control", "hopper:stand", action_repeat=None)
+    config = ExperimentConfig(ApexDPGConfig(), environment)
+    recorded = make_experiment(config).config
+    assert recorded.environment.action_repeat == 4
+    write(tmp_path, to_file(recorded))
+    check_same_run(tmp_path, config)
+    environment.action_repeat = 8
+    with pytest.raises(ValueError, match=r"environment\.action_repeat 4, not 8"):
+        check_same_run(tmp_path, config)
 
 
 @dataclasses.dataclass(kw_only=True)
