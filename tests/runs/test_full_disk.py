@@ -23,6 +23,7 @@ import reverb
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from apex_agents.environments import EnvironmentConfig
 from apex_agents.evaluation.evaluator import BestParameters
 from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.experiment import Progress
@@ -316,7 +317,7 @@ class AgentConfig:
 @dataclasses.dataclass
 class Config:
     agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
-    environment: str = "y"
+    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
 
 
 def test_a_run_does_not_begin_on_a_full_disk(disk):
