@@ -37,6 +37,7 @@ from apex_agents.learning.gradients import (
     make_gradient_table,
 )
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import HistogramLogger, make_gradient_logger
 from apex_agents.nodes.node import Replays, await_answer
 from apex_agents.replay.connections import ReplayConnections
@@ -164,8 +165,9 @@ def run_gradient_learner(experiment: Experiment, replays: Replays, index: int) -
     builder, run, spec = experiment.builder, experiment.run, experiment.environment_spec()
     logger = make_gradient_logger(experiment, index)
     learner = make_gradient_learner(builder, spec, run, clients, index, logger, stop.is_set)
-    # The first one writes them for all.
-    histograms = HistogramLogger(experiment, learner) if index == 0 else None
+    histograms = None
+    if index == 0:  # It writes them for all.
+        histograms = HistogramLogger(experiment, learner, node=columns.learner_file(index))
     await_answer(clients, stop.is_set)
     while not stop.is_set():
         learner.step()

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from apex_agents.metrics.columns import LEARNER, LEARNER_HISTOGRAMS, learner_file
+from apex_agents.metrics.columns import LEARNER, histogram_file
 from apex_agents.runs.files import remove, report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
@@ -29,8 +29,11 @@ _LOGS = "logs/"  # In these files, lines are appended; all others are replaced a
 _OF_LEARNING = (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE)
 _PATTERNS = {
     LEARNER: _OF_LEARNING,
-    PARAMETER_SERVER: (f"{_LOGS}{LEARNER}.csv", *_OF_LEARNING),
-    learner_file(0): (f"{_LOGS}{LEARNER_HISTOGRAMS}.csv",),
+    PARAMETER_SERVER: (
+        f"{_LOGS}{LEARNER}.csv",
+        f"{_LOGS}{histogram_file(LEARNER)}.csv",
+        *_OF_LEARNING,
+    ),
     "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
 }
 _PARTIAL = ".partial"

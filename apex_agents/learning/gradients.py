@@ -3,6 +3,7 @@
 A worker is who computes gradients: an actor of A2C or A3C, or one of several learners.
 """
 
+import collections
 import functools
 import math
 import time
@@ -20,6 +21,7 @@ from apex_agents.replay.layout import RowStream, repeat_until_sent
 from apex_agents.waits import Waiting
 
 GRADIENTS = "gradients"
+_NUM_RECENT = 1_000
 
 
 class Gradient(NamedTuple):
@@ -39,6 +41,16 @@ class Gradient(NamedTuple):
     version: np.ndarray
     worker: np.ndarray
     num_workers: np.ndarray
+
+
+class AppliedGradient(NamedTuple):
+    """A gradient that was applied, for logs.
+
+    Attributes:
+      staleness_steps: updates since the parameters with which it was computed.
+    """
+
+    staleness_steps: int
 
 
 def count_parameters(trained: Any) -> int:
@@ -172,11 +184,11 @@ class GradientSource:
     """Gradients of workers: the mean of one of each worker, or each as it arrives.
 
     Attributes:
-      description, recent_samples: see `learner.Source`; there are no samples.
+      description: see `learner.Source`.
+      recent_samples: the newest gradients; None if all of an update have its parameters.
     """
 
     description = "gradients of the workers"
-    recent_samples = None
 
     def __init__(
         self,
@@ -203,6 +215,9 @@ class GradientSource:
         self._max_wait_seconds = max_wait_seconds
         self._max_staleness = math.inf if max_staleness is None else max_staleness
         self._num_dropped = 0
+        self.recent_samples: collections.deque[AppliedGradient] | None = None
+        if max_wait_seconds is None:
+            self.recent_samples = collections.deque(maxlen=_NUM_RECENT)
         self._present: set[int] | None = None  # Workers to wait for; None: all of them.
         signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.float32)]
         self._apply = tf.function(self._apply_mean, signature, autograph=False)
@@ -256,6 +271,8 @@ class GradientSource:
         means = (num_steps @ metrics) / max(num_steps.sum(), 1)
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         staleness = [max(learner_steps - int(gradient.version), 0) for gradient in data]
+        if self.recent_samples is not None:
+            self.recent_samples += map(AppliedGradient, staleness)
         return {
             **dict(zip(self._metric_names[1:], means[1:], strict=True)),
             **applied,

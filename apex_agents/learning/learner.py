@@ -46,14 +46,14 @@ class Source(Protocol):
 
     Attributes:
       description: name of the data, for messages about a long wait.
-      recent_samples: the newest batches; None for a source without transitions.
+      recent_samples: the newest batches, or gradients (`AppliedGradient`); None: nobody logs them.
     """
 
     @property
     def description(self) -> str: ...
 
     @property
-    def recent_samples(self) -> Sequence[SampledBatch] | None: ...
+    def recent_samples(self) -> Sequence[Any] | None: ...
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Any:
         """Wait for data of one learner step or several; return None if told to stop.

@@ -7,9 +7,9 @@ import re
 
 # Names of files, without `.csv`.
 LEARNER = "learner"
-LEARNER_HISTOGRAMS = "learner_histograms"
 REPLAY = "replay"
 EVALUATOR = "evaluator"
+_HISTOGRAMS = "_histograms"
 
 WALL_TIME_SECONDS = "wall_time_seconds"
 LEARNER_STEPS = "learner_steps"
@@ -73,6 +73,16 @@ def role_of(node: str) -> str:
 def learner_file(index: int) -> str:
     """Return the name of the file with the rows of one of several learners."""
     return f"learner_{index}"
+
+
+def histogram_file(node: str) -> str:
+    """Return the name of the file with the histograms of a learner, from that of its rows."""
+    return f"{node}{_HISTOGRAMS}"
+
+
+def is_histogram_file(name: str) -> bool:
+    """Return whether a file has the histograms of a learner."""
+    return name.endswith(_HISTOGRAMS)
 
 
 def actor_file(index: int) -> str:

@@ -187,7 +187,7 @@ def read_items(rows: Sequence[tuple[str, Row]], state: RunState) -> Iterator[Sca
     bins = collections.defaultdict(list)
     for name, row in rows:
         learner_steps = _to_int(number(row, columns.LEARNER_STEPS))
-        if name == columns.LEARNER_HISTOGRAMS:
+        if columns.is_histogram_file(name):
             bins[learner_steps, row.get(columns.QUANTITY)].append(row)
         elif name in (columns.LEARNER, columns.EVALUATOR):
             yield Scalars(learner_steps, columns.LEARNER_STEPS, _name_values(name, row))

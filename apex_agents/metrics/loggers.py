@@ -18,7 +18,8 @@ from apex_agents.experiment import Experiment
 from apex_agents.learning.gradient_learner import GradientLearner
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics import columns
-from apex_agents.metrics.histograms import SampledTransitions, make_histogram, read_samples
+from apex_agents.metrics.histograms import make_histogram
+from apex_agents.metrics.samples import read_quantities
 from apex_agents.metrics.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.runs.csv_file import CSVLogger
@@ -297,25 +298,34 @@ def make_gradient_logger(experiment: Experiment, index: int) -> StepLogger:
 
 
 class HistogramLogger:
-    """Writes the distributions of the newest batches every half a minute, and the last ones."""
+    """Writes the distributions of the newest samples every half a minute, and the last ones."""
 
     def __init__(
         self,
         experiment: Experiment,
         learner: ApexLearner | GradientLearner,
         clock: Callable[[], float] = time.monotonic,
+        node: str = columns.LEARNER,
     ):
-        """Prepare for a learner that has its state; `clock` returns seconds."""
+        """Prepare for a learner that has its state.
+
+        Args:
+          experiment: experiment whose run this is.
+          learner: has the samples.
+          clock: returns a time in seconds.
+          node: name of the learner's own file, beside which this one is.
+        """
         self._experiment = experiment
         self._learner = learner
         self._clock = clock
+        self._name = columns.histogram_file(node)
         self._last = -np.inf
         self._last_steps = learner.num_steps
 
     @functools.cached_property
     def _logger(self) -> CSVLogger:
-        """The file, which another node writes if this one's learner has no samples."""
-        return make_logger(self._experiment, columns.LEARNER_HISTOGRAMS)
+        """The file, which does not exist if the learner has no samples."""
+        return make_logger(self._experiment, self._name)
 
     def write_if_due(self) -> None:
         """Write if a period has passed since the last time."""
@@ -325,17 +335,17 @@ class HistogramLogger:
     def write(self) -> None:
         """Write the bins of all quantities, unless there was no learner step since the last time.
 
-        A learner that samples no transitions has none.
+        A learner without samples has none.
         """
         learner = self._learner
         if not learner.recent_samples or learner.num_steps == self._last_steps:
             return
         self._last, self._last_steps = self._clock(), learner.num_steps
-        samples = read_samples(learner.recent_samples)
+        quantities, weights = read_quantities(learner.recent_samples)
         self._logger.write_rows(
             {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}
-            for quantity in SampledTransitions._fields[:-1]
-            for bin_ in make_histogram(getattr(samples, quantity), samples.weight)
+            for quantity, values in quantities.items()
+            for bin_ in make_histogram(values, weights)
         )
 
 

@@ -52,7 +52,7 @@ def draw_runs(
       OSError: a file cannot be written. It is unchanged then; files before it are complete.
     """
     _import_matplotlib()
-    from apex_agents.plotting import curve_figures, exploration, priority_figure, run_groups
+    from apex_agents.plotting import curve_figures, exploration, histogram_figures, run_groups
 
     draw = {
         "returns": curve_figures.draw_returns,
@@ -60,7 +60,8 @@ def draw_runs(
         "learning": curve_figures.draw_learning,
         "memory": curve_figures.draw_memory,
         "metrics": curve_figures.draw_metrics,
-        "priorities": priority_figure.draw_priorities,
+        "priorities": histogram_figures.draw_priorities,
+        "staleness": histogram_figures.draw_staleness,
         "exploration": exploration.draw_exploration,
     }
     groups = run_groups.group_runs(runs)

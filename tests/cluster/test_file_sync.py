@@ -94,6 +94,17 @@ def test_files_belong_to_one_node(there, here):
         assert (here / name).stat().st_mtime == 1
 
 
+def test_files_of_several_learners_belong_to_one_node(there, here):
+    files = {
+        "parameter_server": ["logs/learner.csv", "logs/learner_histograms.csv"],
+        "learner_0": ["logs/learner_0.csv", "logs/learner_0_histograms.csv"],
+    }
+    for name in [name for names in files.values() for name in names]:
+        write(there, name, f"{name}\n")
+    for node, names in files.items():
+        assert sorted(path for path, _, _ in Copy(node, there, here).fetch()) == names
+
+
 def test_only_new_lines_of_logs_are_sent(there, here):
     copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n2", modified=1)

@@ -276,6 +276,7 @@ def test_a2c_applies_one_gradient_of_each_worker(make_parts):
     assert row["learner_steps"] == 2
     assert row["staleness_steps"] == 0 and row["gradients_per_step"] == 2
     assert row["loss"] == pytest.approx((5 * 0.2 + 4 * 0.3) / 9)
+    assert parts.learner.recent_samples is None  # All of them have the update's parameters.
 
 
 def test_metrics_are_the_documented_columns(make_parts):
@@ -328,6 +329,7 @@ def test_a3c_applies_each_gradient(make_parts):
         parts.replays.add(worker, version, version)
     assert [parts.step() for _ in range(3)] == [(10.0, 1), (8.0, 1), (7.0, 1)]
     assert [row["staleness_steps"] for row in parts.logger.rows] == [0.0, 3.0, 5.0]
+    assert [sample.staleness_steps for sample in parts.learner.recent_samples] == [0, 3, 5]
     assert parts.published.versions == [11, 12, 13]
 
 

@@ -16,9 +16,11 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment
+from apex_agents.learning.gradients import AppliedGradient
 from apex_agents.metrics import columns
-from apex_agents.metrics.histograms import Bin, SampledTransitions
+from apex_agents.metrics.histograms import Bin
 from apex_agents.metrics.loggers import make_learner_logger
+from apex_agents.metrics.samples import SampledTransitions
 from apex_agents.metrics.statistics import ReplayStatistics
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
@@ -84,10 +86,13 @@ def test_fields_of_evaluations_and_bins_are_columns():
     wall_time = {columns.WALL_TIME_SECONDS}
     evaluator = documented_logs.columns(columns.EVALUATOR, "dqn")
     assert {*Evaluation._fields} == evaluator - wall_time
-    histograms = documented_logs.columns(columns.LEARNER_HISTOGRAMS, "dqn")
+    histograms = documented_logs.columns(columns.histogram_file(columns.LEARNER), "dqn")
     assert {*Bin._fields} == histograms - wall_time - {columns.LEARNER_STEPS, columns.QUANTITY}
     (meaning,) = re.findall(r"^\| `quantity` .*", documented_logs.DOCUMENT, re.MULTILINE)
-    assert re.findall(r"`(\w+)`: ", meaning) == [*SampledTransitions._fields[:-1]]
+    assert re.findall(r"`(\w+)`: ", meaning) == [
+        *SampledTransitions._fields[:-1],
+        *AppliedGradient._fields,
+    ]
 
 
 @pytest.mark.parametrize(

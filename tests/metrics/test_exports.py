@@ -54,6 +54,15 @@ def test_histogram_has_equal_bins_on_a_logarithmic_axis(items):
     np.testing.assert_allclose(histogram.shares, [0.25, *[0] * 24, 0.75])
 
 
+def test_histograms_of_several_learners_are_exported(written_run):
+    state = RunState(RunFolder(written_run.folder))
+    bins = {"quantity": "priority", "lower": 1.0, "upper": 10**0.25, "sampled_share": 1.0}
+    written_run.append("learner_0_histograms", learner_steps=7, **bins)
+    (histogram,) = read_items(state.refresh(), state)
+    assert (histogram.step, histogram.name) == (7, "learner/log10_priority")
+    np.testing.assert_allclose(histogram.edges, [0, 0.25])
+
+
 def test_of_many_environments_and_actors_some_are_exported(written_run):
     run = {"num_actors": 100, "num_envs_per_actor": 1}
     written_run.write_json("config.json", {"run": run})

@@ -16,6 +16,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
+from apex_agents.learning.gradients import AppliedGradient
 from apex_agents.learning.learner import SampledBatch
 from apex_agents.metrics import loggers
 from apex_agents.metrics.statistics import ReplayStatistics, add_statistics
@@ -199,6 +200,22 @@ def test_distributions_are_written_every_period(experiment, clock):
     learner.num_steps += 1
     logger.write()  # The end of a run does so.
     assert rows(experiment, "learner_histograms")[-1]["learner_steps"] == "11"
+
+
+def test_staleness_is_written_beside_the_rows_of_the_node(experiment, clock):
+    gradients = [AppliedGradient(staleness) for staleness in (0, 1, 4, 5)]
+    learner = types.SimpleNamespace(num_steps=0, recent_samples=gradients)
+    logger = loggers.HistogramLogger(experiment, learner, clock, node="learner_0")
+    learner.num_steps = 4
+    logger.write()
+    bins = [
+        (row["quantity"], round(float(row["lower"]), 2), row["sampled_share"], row["replay_share"])
+        for row in rows(experiment, "learner_0_histograms")
+    ]
+    assert bins == [
+        ("staleness_steps", lower, share, share)
+        for lower, share in ((0.0, "0.25"), (1.0, "0.25"), (3.16, "0.5"))
+    ]
 
 
 def learner_step(steps: int, loss: float) -> dict[str, float]:

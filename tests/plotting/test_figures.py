@@ -16,7 +16,7 @@ from apex_agents.plotting.curve_figures import (
     draw_speeds,
 )
 from apex_agents.plotting.exploration import draw_exploration
-from apex_agents.plotting.priority_figure import draw_priorities
+from apex_agents.plotting.histogram_figures import draw_priorities, draw_staleness
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.search_figure import draw_search
 from apex_agents.runs.setting_labels import read_labels, record_labels
@@ -30,6 +30,7 @@ FIGURES = [
     draw_memory,
     draw_metrics,
     draw_priorities,
+    draw_staleness,
     draw_exploration,
 ]
 
@@ -62,8 +63,8 @@ def env_row(seconds, epsilon, episodes, mean_return) -> dict[str, float]:
     return {"wall_time_seconds": seconds, **numbers}
 
 
-def histogram_rows(step, *shares) -> list[dict]:
-    """Return rows of a histogram of priorities from 1 on and of one of ages from 0 on."""
+def histogram_rows(step, *shares, quantities=("priority", "age_steps")) -> list[dict]:
+    """Return rows of histograms, by default of priorities from 1 on and of ages from 0 on."""
     return [
         {
             "learner_steps": step,
@@ -72,7 +73,7 @@ def histogram_rows(step, *shares) -> list[dict]:
             "sampled_share": share,
             "replay_share": share,
         }
-        for quantity in ("priority", "age_steps")
+        for quantity in quantities
         for i, share in enumerate(shares)
     ]
 
@@ -513,6 +514,21 @@ def test_priorities_are_those_of_one_run(make_run):
     assert draw_priorities(group_runs([make_run("d", rows), make_run("e", rows, task="x")])) is None
 
 
+def test_staleness_is_beside_what_the_first_of_several_learners_samples(make_run):
+    gradients = {"quantities": ["staleness_steps"]}
+    rows = histogram_rows(1, 1.0, **gradients) + histogram_rows(50, 0.25, 0.75, **gradients)
+    logs = {"learner_histograms": rows, "learner_0_histograms": histogram_rows(9, 0.5, 0.5)}
+    groups = group_runs([make_run("a", logs)])
+    figure, priorities = draw_staleness(groups), draw_priorities(groups)
+    newest, history, *_ = figure.axes
+    (patch,) = newest.patches
+    heights = [round(height) for height in dict.fromkeys(patch.get_xy()[:, 1])]
+    assert (heights, legend_texts(figure)) == ([0, 25, 75], ["applied gradients"])
+    np.testing.assert_allclose(history.collections[0].get_array(), [[100, 25], [0, 75]])
+    assert newest.get_title() == "at learner step 50"
+    assert priorities.axes[0].get_title() == "at learner step 9"
+
+
 def test_exploration_shows_the_newest_quarter(make_run):
     logs = {
         "actor_0_envs": [
@@ -667,6 +683,7 @@ ONE_ROW = {
     draw_memory: {"learner": [staleness_row(1, 0.5, 0.25)]},
     draw_metrics: {"evaluator": [{**evaluation(1, 1), "is_success": 0.5}]},
     draw_priorities: {"learner_histograms": histogram_rows(1, 1.0)},
+    draw_staleness: {"learner_histograms": histogram_rows(1, 1.0, quantities=["staleness_steps"])},
     draw_exploration: {"actor_0_envs": [env_row(1, 0.4, 1, 1), env_row(1, 0.2, 1, 1)]},
 }
 

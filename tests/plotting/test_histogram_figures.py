@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from apex_agents.plotting.priority_figure import read_histograms
+from apex_agents.plotting.histogram_figures import read_histograms
 
 
 def columns(rows) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
-"""The figure of priorities and ages of transitions, in the replay and in the learner's samples."""
+"""Figures of histograms: priorities and ages of transitions, and the staleness of gradients."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from apex_agents.plotting.run_groups import Columns, RunGroup, make_title
 
 # Values of `columns.QUANTITY`.
 _QUANTITIES = {"priority": "priority", "age_steps": "age in learner steps"}
+_SHARES = {"replay": "items in the replay", "sampled": "items sampled from it"}
+_LOOKS = {"replay": style.AREA, "sampled": style.OUTLINE}
 _BIN_WIDTH = 1 / BINS_PER_DECADE
 # The shares of a histogram add up to 1, unless some of its rows are missing.
 _LEAST_SUM = 0.99
@@ -40,11 +42,34 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
 
     Returns None for several runs, or without histograms.
     """
+    return _draw(groups, _QUANTITIES, _SHARES, "the replay")
+
+
+@style.styled
+def draw_staleness(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw how old the gradients of a single run were when they were applied, newest and history.
+
+    Returns None for several runs, or without histograms.
+    """
+    quantities = {columns.STALENESS_STEPS: "staleness in learner steps"}
+    return _draw(groups, quantities, {"replay": "applied gradients"}, "the gradients")
+
+
+def _draw(
+    groups: Sequence[RunGroup], quantities: Mapping[str, str], shares: Mapping[str, str], whole: str
+) -> Figure | None:
+    """Draw two panels of each quantity, whose histograms are shares of a whole."""
     if [len(group.runs) for group in groups] != [1]:
         return None
-    (table,) = groups[0].read_columns(columns.LEARNER_HISTOGRAMS)
-    found = {label: read_histograms(table, name) for name, label in _QUANTITIES.items()}
-    rows = [(label, histograms) for label, histograms in found.items() if histograms]
+    # Of several learners, the first one writes what they sample.
+    names = map(columns.histogram_file, (columns.LEARNER, columns.learner_file(0)))
+    tables = [table for name in names for table in groups[0].read_columns(name)]
+    rows = [
+        (label, histograms)
+        for quantity, label in quantities.items()
+        for table in tables
+        if (histograms := read_histograms(table, quantity)) is not None
+    ]
     if not rows:
         return None
     figure, panels = style.new_figure(make_title(groups), len(rows), 2, 0.9 + 2.2 * len(rows))
@@ -52,8 +77,8 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
         edges = np.arange(
             histograms.bins.min(), histograms.bins.max() + 1.5 * _BIN_WIDTH, _BIN_WIDTH
         )
-        _draw_newest(newest, histograms, edges)
-        _draw_history(history, histograms, edges)
+        _draw_newest(newest, histograms, edges, shares)
+        _draw_history(history, histograms, edges, whole)
         _label_bins(newest.xaxis, histograms, f"{label} (log)")
         _label_bins(history.yaxis, histograms, f"{label} (log)")
     style.add_legend(figure)
@@ -61,7 +86,7 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
 
 
 def read_histograms(table: Columns, quantity: str) -> Histograms | None:
-    """Read the histograms of 'priority' or 'age_steps' from `logs/learner_histograms.csv`.
+    """Read the histograms of a quantity, such as 'priority', from `logs/learner_histograms.csv`.
 
     Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
     very many, some of the others, never the newest. Returns None if no histogram remains.
@@ -90,22 +115,22 @@ def read_histograms(table: Columns, quantity: str) -> Histograms | None:
     return Histograms(*(c[is_shown] for c in (steps, bins, sampled, replay, is_zero)))
 
 
-def _draw_newest(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
-    """Draw the newest histograms of the replay and of the sampled transitions."""
+def _draw_newest(
+    axes: Axes, histograms: Histograms, edges: np.ndarray, shares: Mapping[str, str]
+) -> None:
+    """Draw the newest histograms, those of `shares`, by their labels."""
     newest = histograms.learner_steps == histograms.learner_steps[-1]
     middles = histograms.bins[newest] + _BIN_WIDTH / 2
-    for shares, label, look in (
-        (histograms.replay, "items in the replay", style.AREA),
-        (histograms.sampled, "items sampled from it", style.OUTLINE),
-    ):
-        axes.hist(middles, edges.tolist(), weights=100 * shares[newest], label=label, **look)
+    for name, label in shares.items():
+        weights = 100 * getattr(histograms, name)[newest]
+        axes.hist(middles, edges.tolist(), weights=weights, label=label, **_LOOKS[name])
     axes.set_ylabel("share (%)")
     style.show_as_counts(axes.yaxis)
     axes.set_title(f"at learner step {histograms.learner_steps[-1]:,.0f}")
 
 
-def _draw_history(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
-    """Draw the histograms of the replay side by side, their shares as shades."""
+def _draw_history(axes: Axes, histograms: Histograms, edges: np.ndarray, whole: str) -> None:
+    """Draw the histograms side by side, their shares of a whole as shades."""
     steps = np.unique(histograms.learner_steps)
     middles = (steps[:-1] + steps[1:]) / 2
     ends = steps[-1:] if len(steps) > 1 else steps + 1
@@ -125,7 +150,7 @@ def _draw_history(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None
     axes.set_xlabel("learner steps")
     style.show_as_counts(axes.xaxis)
     extend = "max" if shares.max() > darkest else "neither"
-    axes.figure.colorbar(mesh, ax=axes, label="share of the replay (%)", extend=extend)
+    axes.figure.colorbar(mesh, ax=axes, label=f"share of {whole} (%)", extend=extend)
 
 
 def _label_bins(axis: Axis, histograms: Histograms, label: str) -> None:
