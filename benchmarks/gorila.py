@@ -1,4 +1,4 @@
-"""One, two and four learners on a game of MinAtar at equal numbers of updates.
+"""One, two and four learners on two games of MinAtar at equal numbers of updates.
 
 Synchronous learners apply the mean of their gradients, asynchronous ones each gradient (Nair et al.
 2015, Gorila). All have the settings of `gorila_minatar`, with smaller streams, of which less has to
@@ -22,7 +22,7 @@ def get_study() -> Study:
     return Study(
         title="Several learners at equal updates",
         settings=settings,
-        tasks=("MinAtar/Breakout-v1",),
+        tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
         fields={
             "run.max_actor_steps": None,
             "run.max_learner_steps": 4_000,
