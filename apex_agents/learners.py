@@ -55,7 +55,12 @@ def add_gradient_tables(
     update = builder.make_update(spec)
     return [
         *tables,
-        make_gradient_table(count_parameters(update.trained), None, run.num_learners),
+        make_gradient_table(
+            count_parameters(update.trained),
+            None,
+            run.num_learners,
+            bfloat16=run.learners.bfloat16,
+        ),
         *make_following_tables(tables, _waiting_learners(run)),
         make_target_table(update),
     ]
@@ -108,10 +113,10 @@ def make_parameter_server(
     update, settings = builder.make_update(spec, seed), run.learners
     samples = builder.make_dataset(gradients[0], spec).element_spec
     names = metric_names(make_compute_on_sample(update, builder.config), samples)
-    sizes = count_parameters(update.trained), len(names)
+    of_table = count_parameters(update.trained), len(names), settings.bfloat16
     source = GradientSource(
         update,
-        ReplayConnections(gradients, lambda client: make_gradient_dataset(client, *sizes)),
+        ReplayConnections(gradients, lambda client: make_gradient_dataset(client, *of_table)),
         names,
         settings.wait_seconds,
         settings.max_staleness,
@@ -145,7 +150,12 @@ def make_gradient_learner(  # noqa: PLR0913
     source = _make_source(_waiting_learners(run) > 0, clients[0], index, should_stop)
     follower = ParameterFollower(clients[0], source, update, settings.wait_seconds, should_stop)
     sender = GradientSender(
-        clients[0], [index], run.num_learners, should_stop, lambda: follower.learner_steps
+        clients[0],
+        [index],
+        run.num_learners,
+        should_stop,
+        lambda: follower.learner_steps,
+        settings.bfloat16,
     )
     outlier_filter = None
     if settings.wait_seconds is None and settings.num_deviations is not None:

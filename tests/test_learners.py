@@ -274,6 +274,23 @@ def test_learners_with_batches_are_one_with_all_of_them(name, num_learners, serv
             np.testing.assert_allclose(array, variable, rtol=1e-3, atol=1e-5)
 
 
+def test_gradients_in_bfloat16_change_little(serve):
+    batches = draw_batches("dueling", 2)
+    arrays = []
+    for bfloat16 in (False, True):
+        with contextlib.ExitStack() as stack:
+            team = Team("dueling", batches, serve, stack, bfloat16=bfloat16)
+            before = team.server.get_all_variables()["network"]
+            team.learn(3)
+            arrays.append(team.server.get_all_variables()["network"])
+    moves = [
+        np.concatenate([(new - old).ravel() for new, old in zip(after, before, strict=True)])
+        for after in arrays
+    ]
+    difference = np.linalg.norm(moves[1] - moves[0]) / np.linalg.norm(moves[0])
+    assert 1e-5 < difference < 0.02
+
+
 @pytest.mark.parametrize(("name", "documented"), [("dueling", "dqn"), ("dpg", "dpg")])
 def test_metrics_are_the_documented_columns(name, documented, serve):
     with contextlib.ExitStack() as stack:

@@ -29,7 +29,7 @@ class Gradient(NamedTuple):
 
     Attributes:
       gradient: `[P]` float32, a mean over the steps of the rollout or the items of the batch, see
-        `to_vector`.
+        `to_vector`; the table may hold it as bits of bfloat16, `[P]` uint16.
       metrics: `[M]` float32, the number of these, and means over them.
       version: `[]` int64, learner steps of the parameters with which it was computed.
       worker: `[]` int64, index of the worker, or of its first environment.
@@ -63,6 +63,7 @@ def make_gradient_table(
     num_metrics: int | None,
     queue_size: int,
     rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    bfloat16: bool = False,
 ) -> reverb.Table:
     """Build the queue, from which each gradient is read once, in the order of arrival.
 
@@ -71,6 +72,7 @@ def make_gradient_table(
       num_metrics: M, numbers that are logged; None for any number.
       queue_size: gradients in a full queue, before which workers wait.
       rate_limiter: limiter in place of one that does so.
+      bfloat16: whether it holds gradients as bfloat16.
     """
     return reverb.Table(
         name=GRADIENTS,
@@ -79,24 +81,32 @@ def make_gradient_table(
         max_size=queue_size,
         max_times_sampled=1,
         rate_limiter=rate_limiter or reverb.rate_limiters.Queue(queue_size),
-        signature=_make_signature(num_parameters, num_metrics),
+        signature=_make_signature(num_parameters, num_metrics, bfloat16),
     )
 
 
-def _make_signature(num_parameters: int, num_metrics: int | None) -> dict[str, tf.TensorSpec]:
-    numbers = [tf.TensorSpec([size], tf.float32) for size in (num_parameters, num_metrics)]
-    return Gradient(*numbers, *[tf.TensorSpec([], tf.int64)] * 3)._asdict()
+def _make_signature(
+    num_parameters: int, num_metrics: int | None, bfloat16: bool
+) -> dict[str, tf.TensorSpec]:
+    gradient = tf.TensorSpec([num_parameters], tf.uint16 if bfloat16 else tf.float32)
+    metrics = tf.TensorSpec([num_metrics], tf.float32)
+    return Gradient(gradient, metrics, *[tf.TensorSpec([], tf.int64)] * 3)._asdict()
 
 
 def make_gradient_dataset(
-    client: reverb.Client, num_parameters: int, num_metrics: int
+    client: reverb.Client, num_parameters: int, num_metrics: int, bfloat16: bool = False
 ) -> tf.data.Dataset:
     """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`; see `read_table`."""
-    dataset = read_table(client, GRADIENTS, _make_signature(num_parameters, num_metrics), 1)
+    signature = _make_signature(num_parameters, num_metrics, bfloat16)
+    dataset = read_table(client, GRADIENTS, signature, 1)
 
     @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
-        return reverb.ReplaySample(sample.info, Gradient(**sample.data))
+        gradient = Gradient(**sample.data)
+        if bfloat16:
+            vector = tf.cast(tf.bitcast(gradient.gradient, tf.bfloat16), tf.float32)
+            gradient = gradient._replace(gradient=vector)
+        return reverb.ReplaySample(sample.info, gradient)
 
     return dataset.map(unpack, deterministic=True)
 
@@ -117,6 +127,7 @@ class GradientSender:
         num_envs: int,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
+        bfloat16: bool = False,
     ):
         """Prepare to send; the first gradient opens the stream.
 
@@ -126,12 +137,14 @@ class GradientSender:
           num_envs: number of environments of all workers, of which each has as many.
           should_stop: asked while waiting for room in the queue.
           learner_steps_fn: returns the learner steps of the parameters in use.
+          bfloat16: whether the queue holds gradients as bfloat16.
         """
         self._client = client
         self._worker = np.asarray(env_indices[0], np.int64)
         self._num_workers = np.asarray(num_envs // len(env_indices), np.int64)
         self.should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
+        self._bfloat16 = bfloat16
         self._stream: RowStream | None = None
         self._waiting = Waiting("the queue to accept gradients")
         self.num_steps = 0
@@ -157,6 +170,8 @@ class GradientSender:
             gradient, metrics, num_steps = np.zeros_like(gradient), np.zeros_like(metrics), 0
         if self._stream is None:
             self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=GRADIENTS)
+        if self._bfloat16:  # Its bits, since a writer takes no arrays of this type.
+            gradient = gradient.astype(tf.bfloat16.as_numpy_dtype).view(np.uint16)
         version = np.asarray(self.version, np.int64)
         row = Gradient(gradient, metrics, version, self._worker, self._num_workers)
         references = self._stream.append(*row)

@@ -90,6 +90,26 @@ def test_gradients_arrive_once_and_in_order(client):
     assert [(sender.num_items, sender.num_steps) for sender in senders] == [(1, 10), (2, 20)]
 
 
+def test_gradients_in_bfloat16_have_half_the_bytes():
+    size = 3
+    server = reverb.Server([make_gradient_table(size, 1, QUEUE_SIZE, bfloat16=True)])
+    client = reverb.Client(f"localhost:{server.port}")
+    # 8 bits of precision: 1 + 2^-8 is between two numbers, and rounds to the even one.
+    gradient = np.array([1 + 2**-8, -3e-9, 1e30], np.float32)
+    sender = make_sender(client, bfloat16=True)
+    assert sender.send(gradient, np.array([10], np.float32))
+    assert not sender.send(gradient * np.float32(1e30), np.array([10], np.float32))
+    sender.close()
+    (signature,) = [info.signature for info in client.server_info().values()]
+    assert (signature["gradient"].dtype, tf.uint16.size) == (tf.uint16, 2)
+    dataset = make_gradient_dataset(client, size, 1, bfloat16=True)
+    sent, left_out = (sample.data.gradient for sample in dataset.take(2).as_numpy_iterator())
+    server.stop()
+    assert (sent.dtype, sent[0]) == (np.float32, 1.0)
+    np.testing.assert_allclose(sent, gradient, rtol=2**-8)
+    assert left_out.tolist() == [0, 0, 0]
+
+
 def test_a_worker_waits_before_a_full_queue(client):
     asked = threading.Semaphore(0)
     sender = make_sender(client, should_stop=lambda: asked.release())
