@@ -20,7 +20,7 @@ from apex_agents.replay.dataset import read_table
 from apex_agents.replay.layout import RowStream, repeat_until_sent
 from apex_agents.waits import Waiting
 
-GRADIENTS = "gradients"
+GRADIENTS, _GRADIENTS_BFLOAT16 = GRADIENT_TABLES = ("gradients", "gradients_bfloat16")
 _NUM_RECENT = 1_000
 
 
@@ -75,7 +75,7 @@ def make_gradient_table(
       bfloat16: whether it holds gradients as bfloat16.
     """
     return reverb.Table(
-        name=GRADIENTS,
+        name=_queue_name(bfloat16),
         sampler=reverb.selectors.Fifo(),
         remover=reverb.selectors.Fifo(),
         max_size=queue_size,
@@ -83,6 +83,11 @@ def make_gradient_table(
         rate_limiter=rate_limiter or reverb.rate_limiters.Queue(queue_size),
         signature=_make_signature(num_parameters, num_metrics, bfloat16),
     )
+
+
+def _queue_name(bfloat16: bool) -> str:
+    """Return the name of the queue: a saved one of the other type is not this one."""
+    return _GRADIENTS_BFLOAT16 if bfloat16 else GRADIENTS
 
 
 def _make_signature(
@@ -98,7 +103,7 @@ def make_gradient_dataset(
 ) -> tf.data.Dataset:
     """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`; see `read_table`."""
     signature = _make_signature(num_parameters, num_metrics, bfloat16)
-    dataset = read_table(client, GRADIENTS, signature, 1)
+    dataset = read_table(client, _queue_name(bfloat16), signature, 1)
 
     @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
@@ -169,7 +174,8 @@ class GradientSender:
             self.num_not_finite += num_steps
             gradient, metrics, num_steps = np.zeros_like(gradient), np.zeros_like(metrics), 0
         if self._stream is None:
-            self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=GRADIENTS)
+            queue = _queue_name(self._bfloat16)
+            self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=queue)
         if self._bfloat16:  # Its bits, since a writer takes no arrays of this type.
             gradient = gradient.astype(tf.bfloat16.as_numpy_dtype).view(np.uint16)
         version = np.asarray(self.version, np.int64)

@@ -13,7 +13,7 @@ import reverb
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.learning.following import TARGETS
-from apex_agents.learning.gradients import GRADIENTS
+from apex_agents.learning.gradients import GRADIENT_TABLES
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, run_node
@@ -125,7 +125,7 @@ class ReplayNode(lp.ReverbNode):
 
     def _reset_messages(self, client: reverb.Client) -> None:
         tables, data = client.server_info(), self._experiment.data_flow().table
-        of_gradients = [name for name in (GRADIENTS, TARGETS) if name != data]
+        of_gradients = [name for name in (*GRADIENT_TABLES, TARGETS) if name != data]
         messages = [table_name(client, name) for name in (*MESSAGES, *of_gradients)]
         for table in [*messages, *find_followers(client, tables)]:
             if table in tables:
