@@ -16,6 +16,7 @@ import tensorflow as tf
 import apex_agents as apex
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.losses import TDLoss, td_loss
 from apex_agents.replay.transitions import Transition
 
@@ -42,7 +43,7 @@ class MunchausenUpdate(DQNUpdate):
 class MunchausenBuilder(apex.ApexDQNBuilder):
     """Makes the parts of Ape-X DQN, but with this update."""
 
-    def make_update(self, spec: apex.EnvironmentSpec, seed: int = 0) -> MunchausenUpdate:
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> MunchausenUpdate:
         network, target_network = (self.make_networks(spec, seed) for _ in range(2))
         return MunchausenUpdate(network, target_network, self.config)
 
