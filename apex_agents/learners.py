@@ -176,7 +176,7 @@ def run_gradient_learner(experiment: Experiment, replays: Replays, index: int) -
     logger = make_gradient_logger(experiment, index)
     learner = make_gradient_learner(builder, spec, run, clients, index, logger, stop.is_set)
     histograms = None
-    if index == 0:  # It writes them for all.
+    if index == 0:  # The others sample the same.
         histograms = HistogramLogger(experiment, learner, node=columns.learner_file(index))
     await_answer(clients, stop.is_set)
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""One change at a time of Ape-X DQN on five games of MinAtar, in equal time on a core each.
+"""Changes of Ape-X DQN on five games of MinAtar, in equal time on a core each.
 
 What wins here is tried on Atari's games next, where a run takes an hour.
 
@@ -23,6 +23,8 @@ def get_study() -> Study:
         "as it is": {},
         "one step, 4 samples": {"agent.n_step": 1, "agent.replay.samples_per_insert": 4.0},
         "five steps": {"agent.n_step": 5},
+        # The control of Munchausen, whose actors do not know the target.
+        "largest priority first": {"agent.replay.initial_priority": "max"},
         "quantiles": {"agent.head": "quantile", "agent.num_quantiles": 32},
         "32 environments, 8 samples": {
             "run.num_envs_per_actor": 32,

@@ -9,14 +9,15 @@ Each figure is saved as .png and .svg:
   memory       Delta Q at the first and at the last trained step (R2D2 with agent.measure_staleness)
   metrics      numbers of `info` in evaluations: is_success and those of environment.metrics
   priorities   distributions of priorities and ages in the replay and in the sampled batches
+  staleness    how old gradients are when they are applied (asynchronous learners, A3C)
   exploration  returns of the environments over their epsilons (Ape-X DQN, R2D2)
 
 Runs that differ only in their seed and in their limits become one curve: the mean over the seeds,
 from five seeds on the interquartile mean with its 95 % confidence interval, up to the point that
 all seeds have reached. A seed that ended at its target counts with its last return from there on,
 and is marked. Faint lines show single seeds. Lines break where a run was stopped. Tasks have panels
-of their own. Thin lines are the returns of training episodes, for a single setting; priorities are
-drawn for a single run only. The folder of a study stands for all of its runs.
+of their own. Thin lines are the returns of training episodes, for a single setting; priorities and
+staleness are drawn for a single run only. The folder of a study stands for all of its runs.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000

@@ -169,6 +169,8 @@ class GradientSender:
           waits for it.
         """
         num_steps = int(metrics[0])
+        if self._bfloat16:
+            gradient = gradient.astype(tf.bfloat16.as_numpy_dtype)
         is_finite = bool(np.isfinite(gradient).all())
         if not is_finite:
             self.num_not_finite += num_steps
@@ -176,8 +178,8 @@ class GradientSender:
         if self._stream is None:
             queue = _queue_name(self._bfloat16)
             self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=queue)
-        if self._bfloat16:  # Its bits, since a writer takes no arrays of this type.
-            gradient = gradient.astype(tf.bfloat16.as_numpy_dtype).view(np.uint16)
+        if self._bfloat16:  # A writer takes no arrays of this type.
+            gradient = gradient.view(np.uint16)
         version = np.asarray(self.version, np.int64)
         row = Gradient(gradient, metrics, version, self._worker, self._num_workers)
         references = self._stream.append(*row)
@@ -206,7 +208,7 @@ class GradientSource:
 
     Attributes:
       description: see `learner.Source`.
-      recent_samples: the newest gradients; None if all of an update have its parameters.
+      recent_samples: the newest gradients; None if they are never stale.
     """
 
     description = "gradients of the workers"

@@ -46,7 +46,7 @@ class Source(Protocol):
 
     Attributes:
       description: name of the data, for messages about a long wait.
-      recent_samples: the newest batches, or gradients (`AppliedGradient`); None: nobody logs them.
+      recent_samples: the newest batches, or gradients (`AppliedGradient`); or None.
     """
 
     @property

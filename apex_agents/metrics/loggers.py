@@ -338,6 +338,8 @@ class HistogramLogger:
         A learner without samples has none.
         """
         learner = self._learner
+        if self._last_steps < 0:  # One of several learners had not begun; the process before it
+            self._last_steps = learner.num_steps  # may have written those of its first parameters.
         if not learner.recent_samples or learner.num_steps == self._last_steps:
             return
         self._last, self._last_steps = self._clock(), learner.num_steps

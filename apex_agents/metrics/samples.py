@@ -31,8 +31,8 @@ class SampledTransitions(NamedTuple):
 
 def read_samples(batches: Sequence[SampledBatch]) -> SampledTransitions:
     """Return the transitions of batches, of which there has to be at least one."""
-    columns = zip(*map(_read_batch, batches), strict=True)
-    return SampledTransitions(*[np.concatenate(column) for column in columns])
+    by_quantity = zip(*map(_read_batch, batches), strict=True)
+    return SampledTransitions(*[np.concatenate(parts) for parts in by_quantity])
 
 
 def _read_batch(batch: SampledBatch) -> SampledTransitions:

@@ -64,12 +64,12 @@ def _draw(
     # Of several learners, the first one writes what they sample.
     names = map(columns.histogram_file, (columns.LEARNER, columns.learner_file(0)))
     tables = [table for name in names for table in groups[0].read_columns(name)]
-    rows = [
-        (label, histograms)
-        for quantity, label in quantities.items()
-        for table in tables
-        if (histograms := read_histograms(table, quantity)) is not None
-    ]
+    rows = []
+    for quantity, label in quantities.items():
+        found = [read_histograms(table, quantity) for table in tables]
+        if written := [histograms for histograms in found if histograms is not None]:
+            # A run that went on with another number of learners has two: the newer one.
+            rows.append((label, max(written, key=lambda one: one.learner_steps[-1])))
     if not rows:
         return None
     figure, panels = style.new_figure(make_title(groups), len(rows), 2, 0.9 + 2.2 * len(rows))
@@ -86,7 +86,7 @@ def _draw(
 
 
 def read_histograms(table: Columns, quantity: str) -> Histograms | None:
-    """Read the histograms of a quantity, such as 'priority', from `logs/learner_histograms.csv`.
+    """Read the histograms of a quantity, such as 'priority', from a learner's file of them.
 
     Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
     very many, some of the others, never the newest. Returns None if no histogram remains.

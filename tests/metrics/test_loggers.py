@@ -218,6 +218,17 @@ def test_staleness_is_written_beside_the_rows_of_the_node(experiment, clock):
     ]
 
 
+def test_a_learner_that_follows_begins_behind_its_first_parameters(experiment, clock):
+    # They are those of the last histogram of the process before it.
+    learner = types.SimpleNamespace(num_steps=-1, recent_samples=[AppliedGradient(1)])
+    logger = loggers.HistogramLogger(experiment, learner, clock, node="learner_0")
+    for num_steps in (7, 7, 8):
+        learner.num_steps = num_steps
+        logger.write_if_due()
+    logger.write()
+    assert [row["learner_steps"] for row in rows(experiment, "learner_0_histograms")] == ["8"]
+
+
 def learner_step(steps: int, loss: float) -> dict[str, float]:
     amounts = {"num_updates": 4, "waiting_seconds": 0.25}
     return {"learner_steps": steps, "loss": loss, "steps_skipped": steps // 8, **amounts}

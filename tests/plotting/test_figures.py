@@ -527,6 +527,10 @@ def test_staleness_is_beside_what_the_first_of_several_learners_samples(make_run
     np.testing.assert_allclose(history.collections[0].get_array(), [[100, 25], [0, 75]])
     assert newest.get_title() == "at learner step 50"
     assert priorities.axes[0].get_title() == "at learner step 9"
+    logs["learner_histograms"] = histogram_rows(5, 1.0)  # The run began with one learner.
+    figure = draw_priorities(group_runs([make_run("b", logs)]))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert [title for title in titles if title] == 2 * ["at learner step 9"]
 
 
 def test_exploration_shows_the_newest_quarter(make_run):
