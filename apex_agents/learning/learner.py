@@ -46,7 +46,7 @@ class Source(Protocol):
 
     Attributes:
       description: name of the data, for messages about a long wait.
-      recent_samples: the newest batches, or gradients (`AppliedGradient`); or None.
+      recent_samples: newest batches or gradients (`AppliedGradient`), for logs; may be None.
     """
 
     @property
