@@ -9,7 +9,6 @@ Example:
 import pathlib
 from typing import Any
 
-from apex_agents.metrics import columns
 from apex_agents.presets import execute_file
 from apex_agents.studies.study import Setting, Study
 
@@ -33,11 +32,4 @@ def get_study() -> Study:
     }
     settings = {name: Setting("apex_dqn_minatar", fields) for name, fields in changes.items()}
     settings["Munchausen"] = Setting("munchausen.py", {})
-    return Study(
-        title="Changes of Ape-X DQN on MinAtar",
-        settings=settings,
-        tasks=figure_2.tasks,
-        fields=figure_2.fields,
-        x=columns.WALL_TIME_SECONDS,
-        num_seeds=3,
-    )
+    return figure_2._replace(title="Changes of Ape-X DQN on MinAtar", settings=settings)
