@@ -9,7 +9,8 @@ Ours evaluates at most once per second, in a process of its own; Stable-Baseline
 steps and TorchRL every 5000, in between. Their hyperparameters, in `peers/cartpole.py`, are those
 that their projects publish for this task; ours, in `configs/*_cartpole.py`, were chosen on two such
 cores. `--names` says which agents run: by default Ape-X DQN and the DQNs of the others; `memory`
-stands for those that see no velocities.
+stands for those that see no velocities. How long their processes take to import TensorFlow, and
+Stable-Baselines3 with PyTorch, is measured with every seed.
 
 Needs `make .venv-peers/.installed`, and up to 45 minutes for 5 seeds.
 
@@ -25,13 +26,15 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
 from our_runs import ROOT, our_run
-from peer_processes import peer_command, run_peer
+from peer_processes import PEER_PYTHON, peer_command, run_peer
 
 from apex_agents.runs.csv_file import RowReader
 
@@ -68,6 +71,11 @@ RIVALS = {
 }
 DEFAULT = (OURS, "Stable-Baselines3's DQN", "TorchRL's DQN")
 MEMORY = tuple(name for name in (*OUR_AGENTS, *OTHERS) if "positions" in name)
+# A process and what it imports before it can do anything else.
+IMPORTS: dict[str, Sequence[str | pathlib.Path]] = {
+    "import tensorflow": (sys.executable, "-c", "import tensorflow"),
+    "import stable_baselines3": (PEER_PYTHON, "-c", "import stable_baselines3"),
+}
 # The others notice that their time is up when an evaluation ends.
 GRACE_SECONDS = 30
 
@@ -97,6 +105,7 @@ def main() -> None:
     peer_command("cartpole.py")  # Fails now if they are missing.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     solved: dict[str, list[Solved]] = {name: [] for name in arguments.names}
+    imports: dict[str, list[float]] = {name: [] for name in IMPORTS}
     failures = []
     for seed in range(arguments.seeds):
         needed = {}
@@ -112,10 +121,15 @@ def main() -> None:
         else:
             for name, so_far in solved.items():
                 so_far.append(needed[name])
+            for name, command in IMPORTS.items():
+                imports[name].append(time_process(command))
     if all(solved.values()):
         limit = arguments.limit
         seconds = {name: [min(run.seconds, limit) for run in runs] for name, runs in solved.items()}
         rows = [*make_rows(seconds, limit), *make_step_rows(solved)]
+        rows += [
+            Row(f"{name}, in a new process", spread(took), "s") for name, took in imports.items()
+        ]
         report("end_to_end", arguments.out, rows, {"seconds": seconds, "limit": limit})
     if failures:
         raise SystemExit("\n".join(failures))
@@ -153,6 +167,13 @@ def make_step_rows(solved: Mapping[str, Sequence[Solved]]) -> list[Row]:
         for name, found in steps.items()
         if found
     ]
+
+
+def time_process(command: Sequence[str | pathlib.Path]) -> float:
+    """Return how many seconds a command takes."""
+    begin = time.monotonic()
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    return time.monotonic() - begin
 
 
 def run_ours(name: str, seed: int, limit: float) -> Solved:

@@ -8,13 +8,14 @@ from typing import Any
 
 from our_runs import ROOT
 
+PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+
 
 def peer_command(script: str, *arguments: str) -> list[str]:
     """Return the command that runs a script of `benchmarks/peers`."""
-    python = ROOT / ".venv-peers" / "bin" / "python"
-    if not python.exists():
+    if not PEER_PYTHON.exists():
         raise SystemExit("The other libraries are missing: make .venv-peers/.installed")
-    return [str(python), str(ROOT / "benchmarks" / "peers" / script), *arguments]
+    return [str(PEER_PYTHON), str(ROOT / "benchmarks" / "peers" / script), *arguments]
 
 
 def run_peer(command: Sequence[str], timeout: float | None = None) -> list[dict[str, Any]]:
