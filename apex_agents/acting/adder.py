@@ -145,6 +145,7 @@ class PrioritizedNStepAdder(PrioritizedAdder):
     Source: Horgan et al. 2018, section 3, algorithm 1 and appendix F ("Adding Data").
 
     Attributes:
+      n_step: n, which a subclass may change at any step, up to the longest of the layout.
       num_steps: agent steps sent so far, each of which is a transition.
       num_not_finite: transitions left out because an observation, a reward, a value or an action
         was NaN or infinite, or the priority was NaN.
@@ -174,7 +175,7 @@ class PrioritizedNStepAdder(PrioritizedAdder):
           priority_fn: returns the priority of a transition, given its TD error.
         """
         super().__init__(client, layout, replay, should_stop, learner_steps_fn)
-        self._n_step = n_step
+        self.n_step = n_step
         self._discount = discount
         self._priority_fn = priority_fn
         self._partial: collections.deque[_PartialTransition] = collections.deque()
@@ -207,7 +208,7 @@ class PrioritizedNStepAdder(PrioritizedAdder):
             partial.n_step_discount *= discount
             partial.num_steps += 1
         self._writer.begin_step(timestep.observation)
-        while self._partial and (is_last or self._partial[0].num_steps == self._n_step):
+        while self._partial and (is_last or self._partial[0].num_steps >= self.n_step):
             self._add_transition(self._partial.popleft(), value)
         self._writer.end_step()
 

@@ -371,6 +371,26 @@ def test_stacked_frames(name, make_fifo_replay):
     replay.assert_holds(case.expected)
 
 
+def test_n_may_change_within_an_episode(make_fifo_replay):
+    replay = make_fifo_replay(STACK, DISCRETE, n_step=3, frame_stack=3)
+    adder = replay.make_adder(ReplayConfig(), 3, GAMMA)
+    steps = stacked([*START, TERMINATION], 7, 8, 9)
+    add_all(adder, steps[:2])
+    adder.n_step = 1  # Two transitions have as many steps and more now, and end with the next one.
+    add_all(adder, steps[2:3])
+    adder.n_step = 2
+    add_all(adder, steps[3:])
+    adder.close()
+    replay.assert_holds(
+        [
+            (frames(7, 8, 9), 0, 1 + 0.9 * 2, 0.81, frames(9, 10, 11), 1.8 + 1 + 0.81 * 31 - 10),
+            (frames(8, 9, 10), 1, 2, 0.9, frames(9, 10, 11), 2 + 0.9 * 31 - 20),
+            (frames(9, 10, 11), 2, 4 + 0.9 * 8, 0, frames(11, 12, 13), 30 - (4 + 0.9 * 8)),
+            (frames(10, 11, 12), 3, 8, 0, frames(11, 12, 13), 40 - 8),
+        ]
+    )
+
+
 def test_nothing_is_sent_before_the_first_observation(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     adder = replay.make_adder(ReplayConfig(), 3, GAMMA)
