@@ -10,8 +10,9 @@ one by one.
 
 Example:
   apex-dqn --config=benchmarks/munchausen.py
-  apex-dqn --config=apex_dqn_atari_single_host --config.agent.replay.initial_priority=max \
-      --config.agent.builder=benchmarks/munchausen.py:MunchausenBuilder
+  PYTHONPATH=benchmarks apex-dqn --config=apex_dqn_atari_single_host \
+      --config.agent.builder=munchausen:MunchausenBuilder \
+      --config.agent.replay.initial_priority=max
 """
 
 import tensorflow as tf
