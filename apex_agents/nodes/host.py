@@ -1,6 +1,7 @@
 """Resources of the machine, or of the container, in which this process runs."""
 
 import contextlib
+import ctypes
 import pathlib
 from collections.abc import Iterator
 
@@ -16,8 +17,25 @@ _CGROUPS_OF_THIS_PROCESS = pathlib.Path("/proc/self/cgroup")
 _CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _CGROUP_V2 = ("memory.max", "memory.current", "inactive_file")
 
+# Parameters of `mallopt`, from <malloc.h>, and their values in bytes: free memory at the end of a
+# heap that is kept, size from which arrays have a mapping of their own (no more is allowed), and
+# what is asked for in addition when a heap grows.
+_MALLOPT = {-1: 2**30, -3: 2**25, -2: 2**20}
+
 # Usable share of the free memory: other processes need some, and the estimate may be too low.
 _USABLE = 0.8
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep up to a gigabyte of the memory that it frees, for its next arrays.
+
+    Those of an update or of a policy are freed and allocated again at once. What is returned to the
+    kernel in between comes back page by page, each filled with zeros first.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc's.
+        for parameter, value in _MALLOPT.items():
+            mallopt(parameter, value)
 
 
 def available_memory() -> int:

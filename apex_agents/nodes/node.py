@@ -21,6 +21,7 @@ from launchpad import context
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.fork_server import prctl
+from apex_agents.nodes.host import keep_freed_memory
 from apex_agents.nodes.process import (
     CHANNEL,
     EXIT_MOVED,
@@ -174,6 +175,7 @@ def run_node(
         # If the launcher dies while it has stopped this process, it continues, and exits.
         prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
         limit_cores(role, cpu_split, index)
+        keep_freed_memory()
     exit_code, result = 0, None
     try:
         result = function()
