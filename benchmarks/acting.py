@@ -45,6 +45,7 @@ from apex_agents.environments import (
     EnvironmentSpec,
     make_vector_environment,
 )
+from apex_agents.nodes.host import keep_freed_memory
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import ReplayConfig
 
@@ -84,6 +85,7 @@ def main() -> None:
 def measure(game: str, num_envs: int, rounds: int) -> dict[str, list[float]]:
     """Measure both, in turn, on one core; return agent steps per second by name."""
     pin_to_core(ACTOR_CORE)
+    keep_freed_memory()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     builder = make_builder()

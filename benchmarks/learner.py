@@ -43,6 +43,7 @@ from apex_agents.dqn import networks as dqn_networks
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
 from apex_agents.experiment import make_experiment
 from apex_agents.learning.learner import ApexLearner, make_update_on_sample
+from apex_agents.nodes.host import keep_freed_memory
 from apex_agents.precision import compute_dtype, cpu_has_bfloat16
 from apex_agents.r2d2 import networks as r2d2_networks
 from apex_agents.r2d2.config import R2D2Config
@@ -114,6 +115,7 @@ def main() -> None:
 
 def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     """Measure learner, bare loops and products in turn; updates or operations per second."""
+    keep_freed_memory()
     builder = make_builder(agent)
     environment = make_vector_environment(get_config(agent).environment, NUM_ENVS, seed=0)
     with replay_server(builder.make_replay_tables, environment.spec) as server:
