@@ -16,7 +16,7 @@ from acme.utils import loggers
 from apex_agents.learning.losses import check_shapes, importance_weights
 from apex_agents.learning.update import Computed, Update, update_in_turn, update_on_batch
 from apex_agents.replay.connections import ParameterPublisher, ReplayConnections, Sample
-from apex_agents.replay.messages import to_finite_arrays
+from apex_agents.replay.messages import to_arrays
 from apex_agents.replay.priorities import at_bound_fraction
 from apex_agents.replay.tables import make_data_flow
 from apex_agents.waits import Waiting
@@ -166,7 +166,13 @@ class ApexLearner(core.Learner):
         Raises:
           FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
         """
-        return to_finite_arrays(self._read_variables(), self.num_steps)
+        arrays = to_arrays(self._read_variables())
+        for name, group in arrays.items():
+            if not all(np.isfinite(array).all() for array in group):
+                raise FloatingPointError(
+                    f"A variable of {name!r} is not finite after {self.num_steps} learner steps."
+                )
+        return arrays
 
     def close(self) -> None:
         """Publish the last parameters, unless the program stops, and close the connections."""

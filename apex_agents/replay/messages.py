@@ -336,20 +336,3 @@ class _AssignableNumber:
 def to_arrays(variables: Mapping[str, Sequence[Any]]) -> dict[str, list[np.ndarray]]:
     """Copy variables or tensors into arrays, keeping names and order."""
     return {name: [v.numpy() for v in group] for name, group in variables.items()}
-
-
-def to_finite_arrays(
-    variables: Mapping[str, Sequence[Any]], learner_steps: int
-) -> dict[str, list[np.ndarray]]:
-    """Copy variables or tensors into arrays, keeping names and order.
-
-    Raises:
-      FloatingPointError: a variable is NaN or infinite after so many learner steps.
-    """
-    arrays = to_arrays(variables)
-    for name, group in arrays.items():
-        if not all(np.isfinite(array).all() for array in group):
-            raise FloatingPointError(
-                f"A variable of {name!r} is not finite after {learner_steps} learner steps."
-            )
-    return arrays
