@@ -40,7 +40,10 @@ class Peers(NamedTuple):
 
 _DQN, _A2C = {"Stable-Baselines3's DQN": "dqn"}, {"Stable-Baselines3's A2C": "a2c"}
 PEERS = {
-    "figure_2": Peers("minatar_games.py", {**_DQN, **_A2C}),
+    "figure_2": Peers(
+        "minatar_games.py",
+        {**_DQN, **_A2C, "Stable-Baselines3's A2C, our learning rate": "a2c_32"},
+    ),
     "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
     "atari_half_hour": Peers("atari.py", {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo"}),
     "pong_hour": Peers("atari.py", _A2C),

@@ -3,6 +3,7 @@
 The network is like that of our settings: 16 convolutions of 3 x 3, a hidden layer of 128 units; its
 DQN is not dueling. Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of
 DQN are made for 10 million agent steps; here it learns after 2,000 and anneals epsilon over 25,000.
+'a2c_32' is A2C with the 32 environments of our `a2c_minatar`, and its learning rate.
 Evaluations are whole games, in which A2C samples its actions and DQN takes a random one with
 probability 0.01; each is printed as a line of JSON.
 
@@ -11,6 +12,7 @@ Example:
 """
 
 import argparse
+from typing import Any
 
 import gymnasium
 import minatar.gym
@@ -27,11 +29,13 @@ MAX_EPISODE_STEPS = 5_000
 LEARNING_STARTS = 2_000
 EXPLORATION_STEPS = 25_000
 EVALUATION_EPSILON = 0.01
+# Of `configs/a2c_minatar.py`, whose learning rate falls to a tenth in so many agent steps.
+OUR_ENVIRONMENTS, OUR_LEARNING_RATE, OUR_ANNEALING_STEPS = 32, 0.01, 5_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("algorithm", choices=("dqn", "a2c"))
+    parser.add_argument("algorithm", choices=("dqn", "a2c", "a2c_32"))
     parser.add_argument("task", help="as MinAtar/Breakout-v1")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds")
     parser.add_argument("--period", type=float, default=20.0, help="seconds between evaluations")
@@ -43,7 +47,7 @@ def main() -> None:
     evaluations = TimedEvaluations(
         environments, arguments.episodes, arguments.limit, arguments.period, EVALUATION_EPSILON
     )
-    make_model = {"dqn": make_dqn, "a2c": make_a2c}[arguments.algorithm]
+    make_model = {"dqn": make_dqn, "a2c": make_a2c, "a2c_32": make_a2c_32}[arguments.algorithm]
     make_model(arguments).learn(AGENT_STEPS, callback=evaluations)
 
 
@@ -94,11 +98,21 @@ def make_dqn(arguments: argparse.Namespace) -> DQN:
     )
 
 
-def make_a2c(arguments: argparse.Namespace) -> A2C:
+def make_a2c_32(arguments: argparse.Namespace) -> A2C:
+    def learning_rate(remaining: float) -> float:
+        fraction = min((1 - remaining) * AGENT_STEPS / OUR_ANNEALING_STEPS, 1)
+        return OUR_LEARNING_RATE * (1 - 0.9 * fraction)
+
+    return make_a2c(arguments, OUR_ENVIRONMENTS, learning_rate=learning_rate)
+
+
+def make_a2c(
+    arguments: argparse.Namespace, num_environments: int = NUM_A2C_ENVIRONMENTS, **changes: Any
+) -> A2C:
     return A2C(
         "MlpPolicy",
-        make_environments(arguments.task, NUM_A2C_ENVIRONMENTS, arguments.seed),
-        **A2C_SETTINGS,
+        make_environments(arguments.task, num_environments, arguments.seed),
+        **A2C_SETTINGS | changes,
         policy_kwargs=POLICY | A2C_POLICY,
         seed=arguments.seed,
         device="cpu",
