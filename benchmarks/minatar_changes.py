@@ -22,8 +22,7 @@ def get_study() -> Study:
         "as it is": {},
         "one step, 4 samples": {"agent.n_step": 1, "agent.replay.samples_per_insert": 4.0},
         "five steps": {"agent.n_step": 5},
-        # The control of Munchausen, whose actors do not know the target.
-        "largest priority first": {"agent.replay.initial_priority": "max"},
+        "Munchausen": {"agent.target": "munchausen"},
         "quantiles": {"agent.head": "quantile", "agent.num_quantiles": 32},
         "32 environments, 8 samples": {
             "run.num_envs_per_actor": 32,
@@ -31,5 +30,4 @@ def get_study() -> Study:
         },
     }
     settings = {name: Setting("apex_dqn_minatar", fields) for name, fields in changes.items()}
-    settings["Munchausen"] = Setting("munchausen.py", {})
     return figure_2._replace(title="Changes of Ape-X DQN on MinAtar", settings=settings)

@@ -8,9 +8,9 @@ from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.dqn.learning import DQNUpdate, MunchausenUpdate
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
-from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.dqn.policy import EpsilonGreedyPolicy, MunchausenPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
 from apex_agents.own_torso import TorsoFn, is_own_torso
@@ -51,7 +51,8 @@ def _make_policy(
     """Give each environment its rung of the ladder, and compute in the precision of actors."""
     epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
     network = make_networks(dtype=compute_dtype(config.bfloat16))
-    return EpsilonGreedyPolicy(network, epsilons, seed, config.exploration.annealing_steps)
+    make = MunchausenPolicy if config.target == "munchausen" else EpsilonGreedyPolicy
+    return make(network, epsilons, seed, config.exploration.annealing_steps)
 
 
 def _make_evaluation_policy(
@@ -59,6 +60,13 @@ def _make_evaluation_policy(
 ) -> EpsilonGreedyPolicy:
     epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
     return EpsilonGreedyPolicy(network, epsilons, seed)
+
+
+def _make_update(
+    network: ActionValueNetwork, target_network: ActionValueNetwork, config: ApexDQNConfig
+) -> DQNUpdate:
+    is_soft = config.target == "munchausen"
+    return (MunchausenUpdate if is_soft else DQNUpdate)(network, target_network, config)
 
 
 def _make_greedy_policy(network: ActionValueNetwork) -> GreedyPolicy:
@@ -74,6 +82,6 @@ _APEX_DQN = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
-    make_update=DQNUpdate,
+    make_update=_make_update,
     make_greedy_policy=_make_greedy_policy,
 )

@@ -41,6 +41,10 @@ class ApexDQNConfig:
         et al. 2015: 4); 0 if observations are not stacked.
       normalize_observations: whether vectors are normalized by the mean and the variance of what
         the learner has sampled so far, in proportion to how often it was sampled.
+      target: what values are bootstrapped from: 'double', the target network's value of the online
+        network's best action (the paper), or 'munchausen', values of a soft policy, which adds the
+        scaled logarithm of its probability of the action taken to the reward (Vieillard et al.
+        2020).
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
@@ -77,6 +81,7 @@ class ApexDQNConfig:
     stream_hidden_size: Annotated[int, Field(ge=1, le=10_000)] = 512
     frame_stack: NonNegativeInt = 4
     normalize_observations: bool = False
+    target: Literal["double", "munchausen"] = "double"
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 3
     discount: Probability = 0.99
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 512

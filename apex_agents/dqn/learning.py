@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
-from apex_agents.learning.losses import TDLoss, double_q_values
+from apex_agents.learning.losses import TDLoss, double_q_values, munchausen_values
 from apex_agents.learning.optimizers import AdaGrad, Adam, RMSProp
 from apex_agents.learning.q_learning import QLearningUpdate
 from apex_agents.replay.transitions import Transition
@@ -49,6 +49,22 @@ class DQNUpdate(QLearningUpdate):
         loss = self.td_loss(
             q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
         )
+        return loss, q_tm1
+
+
+class MunchausenUpdate(DQNUpdate):
+    """The same towards the soft values of Munchausen Q-learning (Vieillard et al. 2020)."""
+
+    def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
+        q_tm1 = self.network.return_distribution(transitions.observation)
+        q_taken, bonus, bootstrap_value = munchausen_values(
+            q_tm1,
+            transitions.action,
+            q_tm1_value=self.target_network(transitions.observation),
+            q_t_value=self.target_network.return_distribution(transitions.next_observation),
+        )
+        n_step_return = transitions.n_step_return + bonus
+        loss = self.td_loss(q_taken, n_step_return, transitions.n_step_discount, bootstrap_value)
         return loss, q_tm1
 
 

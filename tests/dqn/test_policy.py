@@ -1,5 +1,7 @@
 """Tests of the epsilon-greedy policy and of the ladder of epsilons."""
 
+import math
+
 import numpy as np
 import pytest
 import sonnet as snt
@@ -8,8 +10,10 @@ import tensorflow as tf
 from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
-from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.dqn.policy import EpsilonGreedyPolicy, MunchausenPolicy
 from apex_agents.environments import EnvironmentConfig, make_vector_environment, restart_batch
+from apex_agents.learning.losses import munchausen_values
+from apex_agents.legal_actions import ILLEGAL
 
 Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])
 GREEDY = [1, 0, 2]
@@ -38,6 +42,25 @@ def test_greedy_without_epsilon():
         assert output.q_taken.tolist() == [4.0, 9.0, -1.0]
         assert output.value.tolist() == [4.0, 9.0, -1.0]
     assert output.action.dtype == np.int32
+
+
+def test_munchausens_policy_gives_the_td_errors_of_its_loss():
+    policy = MunchausenPolicy(DoublingNetwork(), [1.0, 1.0, 1.0], seed=0)
+    # The other action is nearly as good as the best one; far below it; illegal.
+    before = np.array([[0.50, 0.48], [0.50, -9.0], [0.0, ILLEGAL]], np.float32)
+    after = np.array([[0.10, 0.13], [2.0, 2.0], [ILLEGAL, 1.0]], np.float32)
+    seen = set()
+    for _ in range(20):
+        output, value = policy(restart_batch(before / 2)), policy(restart_batch(after / 2)).value
+        action = tf.constant(output.action)
+        q_taken, bonus, expected = munchausen_values(
+            tf.constant(before), action, tf.constant(before), tf.constant(after)
+        )
+        td_error = 1.0 + 0.9 * value - output.q_taken
+        np.testing.assert_allclose(td_error, 1.0 + bonus + 0.9 * expected - q_taken, rtol=1e-5)
+        assert value[1] == pytest.approx(2.0 + 0.03 * math.log(2))
+        seen |= {*enumerate(output.action.tolist())}
+    assert seen == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)}
 
 
 def test_every_env_has_its_own_epsilon():

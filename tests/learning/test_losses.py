@@ -10,6 +10,7 @@ from apex_agents.learning.losses import (
     check_shapes,
     double_q_values,
     importance_weights,
+    munchausen_values,
     quantile_td_loss,
     td_loss,
 )
@@ -252,6 +253,12 @@ ARGUMENTS = {
             strict=True,
         )
         if name not in ("r_t", "d_t")
+    },
+    munchausen_values: {
+        "q_tm1": tf.zeros([3, 2, 4]),
+        "a_tm1": tf.zeros([3], tf.int32),
+        "q_tm1_value": tf.zeros([3, 2]),
+        "q_t_value": tf.zeros([3, 2, 4]),
     },
     td_loss: {name: tf.zeros([3]) for name in ("q_tm1", "r_t", "d_t", "v_t")},
     quantile_td_loss: {

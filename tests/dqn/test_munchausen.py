@@ -1,22 +1,24 @@
-"""Test of Munchausen's target with hand-computed numbers."""
+"""Tests of the target of Munchausen Q-learning with numbers worked out by hand."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-import munchausen
 import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
 
+from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.legal_actions import ILLEGAL
 from apex_agents.replay.transitions import Transition
 
 
 def softmax(values: list[float]) -> list[float]:
-    weights = [math.exp(value / munchausen.TAU) for value in values]
+    weights = [math.exp(value / 0.03) for value in values]
     return [weight / sum(weights) for weight in weights]
 
 
@@ -34,12 +36,13 @@ class Network:
         return tf.reduce_mean(values, axis=2) if values.shape.ndims == 3 else values
 
 
-def make_update(**fields: Any) -> munchausen.MunchausenUpdate:
+def make_update(**fields: Any) -> DQNUpdate:
     spec = EnvironmentSpec(
         specs.BoundedArray([2], np.float32, -1, 1), specs.DiscreteArray(2), None, None
     )
-    config = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(4,), frame_stack=0, **fields)
-    return munchausen.MunchausenBuilder(config).make_update(spec)
+    sizes = {"torso": "mlp", "mlp_hidden_sizes": (4,), "frame_stack": 0}
+    config = ApexDQNConfig(target="munchausen", **sizes, **fields)
+    return ApexDQNBuilder(config).make_update(spec)
 
 
 def make_transition(discount: float) -> Transition:
@@ -106,3 +109,25 @@ def test_the_bonus_has_a_lowest_value():
     )
     loss, _ = update.compute_loss(transition)
     assert float(loss.td_error[0]) == pytest.approx(-0.9)
+
+
+def test_an_illegal_action_counts_for_nothing():
+    update = make_update()
+    update.network = Network(lambda observation: [[0.0, 0.0]])
+    update.target_network = Network(lambda observation: [[0.4, ILLEGAL]])
+    transition = make_transition(0.9)._replace(action=tf.constant([0]))
+    loss, _ = update.compute_loss(transition)
+    assert float(loss.td_error[0]) == pytest.approx(0.3 + 0.9 * 0.4)
+
+
+@pytest.mark.parametrize("head", ["dueling", "quantile"])
+def test_only_the_online_network_learns(head):
+    update = make_update(head=head)
+    transition = make_transition(0.9)
+    variables = [*update.network.trainable_variables, *update.target_network.trainable_variables]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(update.compute_loss(transition)[0].loss)
+    gradients = tape.gradient(loss, variables)
+    num_online = len(update.network.trainable_variables)
+    assert [gradient is not None for gradient in gradients[:num_online]] == [True] * num_online
+    assert gradients[num_online:] == [None] * num_online
