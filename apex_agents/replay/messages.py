@@ -10,13 +10,15 @@ import itertools
 import secrets
 import threading
 import time
+import types
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core, types
+from acme import core
+from acme.types import NestedArray
 
 from apex_agents.replay.tables import if_reachable, table_name
 from apex_agents.waits import Waiting
@@ -231,6 +233,9 @@ class ParameterSource(core.VariableSource):
 
     Attributes:
       is_run_over: whether the learner has finished, as of the last time the server was asked.
+      learner_steps: learner steps of the parameters in use, -1 before the first. In use are those
+        that `get_variables` returned last or, if a `VariableClient` has variables of `track`, those
+        that it assigned last.
     """
 
     def __init__(
@@ -253,16 +258,7 @@ class ParameterSource(core.VariableSource):
         self._variables: Mapping[str, list[np.ndarray]] | None = None
         self._version: int | None = None
         self.is_run_over = False
-        self._steps_in_use = _AssignableNumber(-1)
-
-    @property
-    def learner_steps(self) -> int:
-        """Learner steps of the parameters in use, -1 before the first.
-
-        In use are those that `get_variables` returned last or, if a `VariableClient` has variables
-        of `track`, those that it assigned last.
-        """
-        return self._steps_in_use.value
+        self.learner_steps = -1
 
     @property
     def newest_steps(self) -> int:
@@ -271,9 +267,10 @@ class ParameterSource(core.VariableSource):
 
     def track(self, variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Sequence[Any]]:
         """Add `learner_steps` to the variables that a `VariableClient` assigns together."""
-        return {**variables, LEARNER_STEPS: [self._steps_in_use]}
+        # All that is asked of a variable is `assign`; a `tf.Variable` is read much more slowly.
+        return {**variables, LEARNER_STEPS: [types.SimpleNamespace(assign=self._use)]}
 
-    def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
+    def get_variables(self, names: Sequence[str]) -> list[NestedArray]:
         """Return the newest published arrays or tensors, a list per name, or wait for the first.
 
         While the server is away these are the last ones read.
@@ -289,7 +286,7 @@ class ParameterSource(core.VariableSource):
                 time.sleep(0.1)
                 self.refresh()
         if LEARNER_STEPS not in names:
-            self._steps_in_use.assign(self._variables[LEARNER_STEPS][0])
+            self._use(self._variables[LEARNER_STEPS][0])
         return [self._variables[name] for name in names]
 
     def close(self) -> None:
@@ -322,15 +319,8 @@ class ParameterSource(core.VariableSource):
         self._version = version
         self._variables = {**message["variables"], LEARNER_STEPS: [message[LEARNER_STEPS]]}
 
-
-class _AssignableNumber:
-    """A number that a `VariableClient` can assign; read much faster than a `tf.Variable`."""
-
-    def __init__(self, value: int):
-        self.value = value
-
-    def assign(self, value: np.ndarray) -> None:
-        self.value = int(value)
+    def _use(self, learner_steps: np.ndarray) -> None:
+        self.learner_steps = int(learner_steps)
 
 
 def to_arrays(variables: Mapping[str, Sequence[Any]]) -> dict[str, list[np.ndarray]]:
