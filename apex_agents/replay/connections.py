@@ -110,27 +110,24 @@ class ReplayConnection:
         self.is_absent = False
         self._num_ready = 0
 
-    def take(self, seconds: float) -> "Share | None":
-        """Wait for its next share for so many seconds; one that is absent has to be ready."""
+    def take(self, seconds: float) -> reverb.ReplaySample | None:
+        """Wait for its next share for so many seconds; one that is absent has to be ready.
+
+        Returns:
+          What it gives to K batches, `[K * B / S, ...]` each; None if nothing came.
+        """
         batches = self.reader.poll(0.0 if self.is_absent else seconds)
         if batches is None:
             self._num_ready = 0
             return None
         self._num_ready += 1
         self.is_absent = self.is_absent and self._num_ready < _NUM_READY
-        return Share(self, batches)
+        return batches
 
     def close(self) -> None:
         """Write what is pending if the server answers soon, and end the threads."""
         self.reader.close()
         self.priorities.close()
-
-
-class Share(NamedTuple):
-    """What one server gives to K batches, `[K * B / S, ...]` each."""
-
-    server: ReplayConnection
-    batches: reverb.ReplaySample
 
 
 class Sample(NamedTuple):
@@ -188,13 +185,13 @@ class ReplayConnections:
         Raises:
           Exception: the error that ended the reading of a server.
         """
-        shares: list[Share] = []
+        shares: list[tuple[ReplayConnection, reverb.ReplaySample]] = []
         waiting, num_before, deadline = self._in_turn(), 0, math.inf
         while not should_stop():
             servers = [*self._servers]  # One may have moved.
             for index in [*waiting]:
                 if (share := servers[index].take(_POLL_SECONDS)) is not None:
-                    shares.append(share)
+                    shares.append((servers[index], share))
                     waiting.remove(index)
                 if len(shares) == len(servers):
                     self._has_sampled = True
@@ -240,12 +237,12 @@ class ReplayConnections:
         """Return the indices of all servers, beginning with `_first`."""
         return [*range(self._first, len(self._servers)), *range(self._first)]
 
-    def _merge(self, shares: "Sequence[Share]") -> Sample:
-        keys = [(share.server, share.batches.info.key) for share in shares]
+    def _merge(self, shares: Sequence[tuple[ReplayConnection, reverb.ReplaySample]]) -> Sample:
+        keys = [(server, batches.info.key) for server, batches in shares]
         if len(shares) == 1:
-            return Sample(shares[0].batches, keys)
-        sizes = {id(share.server): share.batches.info.table_size[-1] for share in shares}
-        counts = collections.Counter(id(share.server) for share in shares)
+            return Sample(shares[0][1], keys)
+        sizes = {id(server): batches.info.table_size[-1] for server, batches in shares}
+        counts = collections.Counter(id(server) for server, _ in shares)
         total = tf.add_n(list(sizes.values()))
         parts = []
         for server, (info, data) in shares:

@@ -23,7 +23,6 @@ from apex_agents.replay.connections import (
     ParameterPublisher,
     PerServer,
     ReplayConnections,
-    Share,
 )
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import ParameterSource, make_message_tables
@@ -227,7 +226,7 @@ class ScriptedServer:
         self._clock = clock
         self._ready_at = [*ready_at]
 
-    def take(self, seconds: float) -> Share | None:
+    def take(self, seconds: float) -> reverb.ReplaySample | None:
         self.num_takes += 1
         assert self.num_takes < 3000, "it is asked all the time"
         self._clock.now += 0.0 if self.is_absent else seconds
@@ -235,7 +234,7 @@ class ScriptedServer:
             return None
         del self._ready_at[0]
         info = reverb.SampleInfo(*[tf.ones([1])] * len(reverb.SampleInfo._fields))
-        return Share(self, reverb.ReplaySample(info, tf.ones([1])))
+        return reverb.ReplaySample(info, tf.ones([1]))
 
     def close(self) -> None:
         """Do nothing."""
