@@ -64,14 +64,9 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
         LAST_STEP: integer,  # Learner steps of the run's last parameters, sent at its end.
     }
     latest = [make_latest_table(name, signature) for name, signature in signatures.items()]
-    reports = reverb.Table(
-        name=STEP_REPORTS,  # The index of an actor and its steps since the run began.
-        sampler=reverb.selectors.Fifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=_MAX_REPORTS,
-        max_times_sampled=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature=tf.TensorSpec([2], tf.int64),
+    pair = tf.TensorSpec([2], tf.int64)  # The index of an actor and its steps since the run began.
+    reports = make_latest_table(STEP_REPORTS, pair).replace(
+        sampler=reverb.selectors.Fifo(), max_size=_MAX_REPORTS, max_times_sampled=1
     )
     return [*latest, reports]
 
@@ -85,14 +80,13 @@ def parameter_signature(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[
     return {LEARNER_STEPS: tf.TensorSpec([], tf.int64), "variables": groups}
 
 
-def make_latest_table(name: str, signature: Any, max_reads: int = 0) -> reverb.Table:
-    """Build the table of a message, the newest one; it vanishes after `max_reads`, 0 for never."""
+def make_latest_table(name: str, signature: Any) -> reverb.Table:
+    """Build the table of a message, the newest one, which stays when it is read."""
     return reverb.Table(
         name=name,
         sampler=reverb.selectors.Lifo(),
         remover=reverb.selectors.Fifo(),
         max_size=1,
-        max_times_sampled=max_reads,
         rate_limiter=reverb.rate_limiters.MinSize(1),
         signature=signature,
     )
