@@ -25,7 +25,7 @@ from apex_agents.replay.tables import TRANSITIONS
 REPLICAS = 20
 NUM_WRITERS = 2
 BATCH_SIZE, NUM_BATCHES = 512, 64
-SETTLE_SECONDS, SECONDS = 0.5, 1.5
+SETTLE_SECONDS, SECONDS, TIMEOUT_SECONDS = 0.5, 1.5, 60.0
 
 SPEC = EnvironmentSpec(
     observations=specs.Array((8,), np.float32, name="observation"),
@@ -126,7 +126,8 @@ def make_inserting(builder: ApexDQNBuilder, address: str, seed: int) -> Callable
 
 def make_sampling(builder: ApexDQNBuilder, address: str) -> Callable[[], Any]:
     """Make what reads one batch."""
-    return BatchReader(builder.make_dataset(reverb.Client(address), SPEC)).next
+    reader = BatchReader(builder.make_dataset(reverb.Client(address), SPEC))
+    return lambda: reader.poll(TIMEOUT_SECONDS)
 
 
 def make_updates(address: str) -> list[dict[int, float]]:

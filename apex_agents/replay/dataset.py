@@ -2,7 +2,6 @@
 
 import queue
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import reverb
@@ -90,7 +89,7 @@ def make_dataset(
 class BatchReader:
     """Waits for batches in a separate thread, so that an unreachable server blocks no caller.
 
-    The first `next` starts reading.
+    The first `poll` starts reading.
     """
 
     def __init__(self, dataset: tf.data.Dataset, batch_size: int = 0):
@@ -101,15 +100,7 @@ class BatchReader:
         self._batches: queue.Queue = queue.Queue(1)
         self._error: Exception | None = None
         self._closed = threading.Event()
-        self._is_started = False
         self._thread = threading.Thread(target=self._read_forever, daemon=True)
-
-    def next(self, should_stop: Callable[[], bool] = lambda: False) -> reverb.ReplaySample | None:
-        """Wait for a batch; return None if told to stop before there is one; raises as `poll`."""
-        while not should_stop():
-            if (batch := self.poll(_WAIT_SECONDS)) is not None:
-                return batch
-        return None
 
     def poll(self, seconds: float) -> reverb.ReplaySample | None:
         """Wait for a batch, None if there is none after so many seconds.
@@ -119,8 +110,7 @@ class BatchReader:
         """
         if self._closed.is_set():  # By the thread that has put another reader in its place.
             return None
-        if not self._is_started:
-            self._is_started = True
+        if self._thread.ident is None:  # It has not been started.
             self._thread.start()
         try:
             return self._batches.get(timeout=seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -157,14 +158,21 @@ def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve):
     add(client, VECTORS, [np.zeros(6, np.float32)] * 9, range(8))
     dataset = make_dataset(client, CONFIG, 3, VECTORS)
     reader = BatchReader(dataset, batch_size=3)
-    batches = [reader.next() for _ in range(2)]
+    batches = [read(reader) for _ in range(2)]
     wait_for(lambda: num_sampled(client) == 8)
     add(client, VECTORS, [np.zeros(6, np.float32)] * 2, [8])
-    batches.append(reader.next())
+    batches.append(read(reader))
     assert [len(batch.info.key) for batch in batches] == [3, 3, 3]
     actions = np.concatenate([batch.data.action for batch in batches])
     assert sorted(actions.tolist()) == list(range(9))
     reader.close()
+
+
+def read(reader: BatchReader) -> Any:
+    """Wait for the next batch."""
+    while (batch := reader.poll(0.1)) is None:
+        """It is being read."""
+    return batch
 
 
 def num_sampled(client: reverb.Client) -> int:
@@ -177,7 +185,7 @@ def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
     add(client, VECTORS, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)
     reader = BatchReader(make_dataset(client, config, 10, VECTORS))
-    assert reader.next() is not None
+    assert read(reader) is not None
     # Besides the one taken out, and a part of another one that is being put together.
     wait_for(lambda: num_sampled(client) // 10 >= 1 + prefetch_batches)
     for _ in range(200):  # Without a limit hundreds would follow meanwhile.
@@ -191,7 +199,7 @@ def test_batches_that_are_handed_over_together_count_among_those_read_ahead(serv
     config = dataclasses.replace(CONFIG, prefetch_batches=16)
     dataset = make_dataset(client, config, 10, VECTORS, 4)
     reader = BatchReader(dataset)
-    assert reader.next() is not None
+    assert read(reader) is not None
     # Samples of 40: besides the one taken out four, of which the server gives two in one go.
     wait_for(lambda: num_sampled(client) // 40 >= 4)
     for _ in range(200):  # 16 samples would be four times as many.
@@ -206,14 +214,14 @@ def make_counting_dataset(length: int) -> tf.data.Dataset:
 
 def test_batches_arrive_in_order_and_once():
     reader = BatchReader(make_counting_dataset(1000))
-    assert [int(reader.next()) for _ in range(1000)] == list(range(1000))
+    assert [int(read(reader)) for _ in range(1000)] == list(range(1000))
     reader.close()
 
 
 def test_parts_of_batches_are_put_together():
     # 0 1 2, 3 4 and again.
     reader = BatchReader(make_counting_dataset(5).batch(3), batch_size=3)
-    batches = [reader.next().numpy().tolist() for _ in range(6)]
+    batches = [read(reader).numpy().tolist() for _ in range(6)]
     whole = [0, 1, 2]
     assert batches == [whole, whole, [3, 4, 3], whole, [4, 3, 4], whole]
     reader.close()
@@ -231,7 +239,7 @@ def test_reads_nothing_before_it_is_asked():
     reader = BatchReader(dataset)
     assert set(threading.enumerate()) <= threads
     assert seen == []
-    assert int(reader.next()) == 0
+    assert int(read(reader)) == 0
     reader.close()
 
 
@@ -248,15 +256,9 @@ def stuck():
     gate.set()
 
 
-def test_stops_waiting_when_told_to(stuck):
-    reader = BatchReader(stuck)
-    answers = iter([False, False, True])
-    assert reader.next(lambda: next(answers)) is None
-
-
 def test_closing_does_not_wait_for_ever(stuck):
     reader = BatchReader(stuck)
-    assert reader.next(iter([False, True]).__next__) is None
+    assert reader.poll(0.1) is None
     closing = threading.Thread(target=reader.close, daemon=True)
     closing.start()
     closing.join(timeout=60)
@@ -271,13 +273,13 @@ def test_an_error_reaches_the_caller():
     reader = BatchReader(dataset)
     for _ in range(2):
         with pytest.raises(tf.errors.OpError, match="no such table"):
-            reader.next()
+            read(reader)
 
 
 def test_its_thread_ends_with_it():
     threads = set(threading.enumerate())
     reader = BatchReader(make_counting_dataset(9))
-    reader.next()
+    read(reader)
     assert not set(threading.enumerate()) <= threads
     reader.close()
     wait_for(lambda: set(threading.enumerate()) <= threads)
@@ -285,6 +287,6 @@ def test_its_thread_ends_with_it():
 
 def test_a_reader_that_is_closed_gives_nothing():
     reader = BatchReader(make_counting_dataset(9))
-    reader.next()
+    read(reader)
     reader.close()
     assert [reader.poll(0.0) for _ in range(3)] == [None] * 3
