@@ -18,7 +18,7 @@ from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_
 from apex_agents.learning.update import Update
 from apex_agents.own_torso import TorsoFn
 from apex_agents.replay.config import share_config
-from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
+from apex_agents.replay.connections import Clients, ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.messages import make_message_tables
@@ -182,7 +182,7 @@ class Builder(Protocol):
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        client: reverb.Client | Sequence[reverb.Client],
+        client: Clients,
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -390,7 +390,7 @@ class ApexBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        client: reverb.Client | Sequence[reverb.Client],
+        client: Clients,
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,

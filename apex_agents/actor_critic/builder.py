@@ -33,7 +33,7 @@ from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.torso_choice import check_observations
 from apex_agents.own_torso import TorsoFn
-from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
+from apex_agents.replay.connections import Clients, ParameterPublisher, ReplayConnections
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import DataFlow
 from apex_agents.validation import require
@@ -209,7 +209,7 @@ class ActorCriticBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        client: reverb.Client | Sequence[reverb.Client],
+        client: Clients,
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -224,7 +224,7 @@ class ActorCriticBuilder:
     def make_acting_learner(  # noqa: PLR0913
         self,
         spec: EnvironmentSpec,
-        client: reverb.Client | Sequence[reverb.Client],
+        client: Clients,
         num_envs: int,
         seed: int = 0,
         policy_seed: int = 0,

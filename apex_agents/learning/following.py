@@ -13,7 +13,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.learning.update import Update
-from apex_agents.replay.connections import ParameterPublisher
+from apex_agents.replay.connections import Clients, ParameterPublisher
 from apex_agents.replay.dataset import BatchReader, read_table
 from apex_agents.replay.messages import (
     LEARNER_STEPS,
@@ -60,7 +60,7 @@ def _last_move(update: Update, learner_steps: int) -> int:
 class TargetPublisher(ParameterPublisher):
     """Publishes parameters, and before them the target networks, if they have moved."""
 
-    def __init__(self, clients: reverb.Client | Sequence[reverb.Client], update: Update):
+    def __init__(self, clients: Clients, update: Update):
         """Publish nothing yet; see `make_target_table`."""
         super().__init__(clients, [TARGETS])
         self._update = update

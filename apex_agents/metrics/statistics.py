@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import reverb
 
 from apex_agents.repeating import Repeating
-from apex_agents.replay.connections import PerServer
+from apex_agents.replay.connections import Clients, PerServer
 from apex_agents.replay.messages import (
     ACTOR_STEPS,
     EVALUATION,
@@ -98,7 +98,7 @@ class StatisticsPoller:
 
     def __init__(
         self,
-        clients: reverb.Client | Sequence[reverb.Client],
+        clients: Clients,
         flow: DataFlow = _ONE_BY_ONE,
         period_seconds: float = 0.5,
     ):

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import reverb
@@ -37,6 +37,9 @@ _NUM_READY = 3
 _POLL_SECONDS, _IDLE_SECONDS = 0.1, 0.005
 _FOLLOW_SECONDS = 0.5
 
+# The client of a run's only replay server, or of each of several.
+Clients: TypeAlias = reverb.Client | Sequence[reverb.Client]
+
 
 class _Part(Protocol):
     def close(self) -> None:
@@ -53,11 +56,7 @@ class PerServer(Generic[P]):
     which its part is made anew in the background.
     """
 
-    def __init__(
-        self,
-        clients: reverb.Client | Sequence[reverb.Client],
-        make: Callable[[reverb.Client, P | None], P],
-    ):
+    def __init__(self, clients: Clients, make: Callable[[reverb.Client, P | None], P]):
         """Make the parts.
 
         Args:
@@ -148,7 +147,7 @@ class ReplayConnections:
 
     def __init__(
         self,
-        clients: reverb.Client | Sequence[reverb.Client],
+        clients: Clients,
         make_dataset: Callable[[reverb.Client], tf.data.Dataset],
         batch_size: int = 0,
         num_batches: int = 1,
@@ -262,11 +261,7 @@ class ReplayConnections:
 class ParameterPublisher:
     """Publishes parameters on all servers, in the background; one that has moved gets them, too."""
 
-    def __init__(
-        self,
-        clients: reverb.Client | Sequence[reverb.Client],
-        tables: Sequence[str] = (),
-    ):
+    def __init__(self, clients: Clients, tables: Sequence[str] = ()):
         """Publish nothing yet; `PerServer` explains the clients.
 
         Further tables are those of messages that are sent before the parameters.
