@@ -82,8 +82,7 @@ class Builder(Protocol):
       config: settings of the agent.
     """
 
-    @property
-    def config(self) -> Any: ...
+    config: Any
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
         """Check that this agent, with its config, can learn in an environment.

@@ -62,7 +62,6 @@ class Policy(Protocol):
         Returns:
           New arrays.
         """
-        ...
 
 
 class GreedyPolicy(NamedTuple):

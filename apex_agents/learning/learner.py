@@ -49,8 +49,7 @@ class Source(Protocol):
       recent_samples: newest batches or gradients (`AppliedGradient`), for logs; may be None.
     """
 
-    @property
-    def description(self) -> str: ...
+    description: str
 
     @property
     def recent_samples(self) -> Sequence[Any] | None: ...

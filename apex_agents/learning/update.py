@@ -35,8 +35,8 @@ class Update(Protocol):
       num_updates: int64 scalar, steps applied so far.
     """
 
-    @property
-    def trained(self) -> Any: ...
+    trained: Any
+    num_updates: tf.Variable
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
@@ -46,9 +46,6 @@ class Update(Protocol):
 
     @property
     def state(self) -> Mapping[str, Any]: ...
-
-    @property
-    def num_updates(self) -> tf.Variable: ...
 
     def compute(self, batch: Any, weights: tf.Tensor) -> Computed:
         """Compute gradients on one batch, and add it to the statistics of observations.
@@ -60,11 +57,9 @@ class Update(Protocol):
         Raises:
           ValueError: a part of the batch has the wrong shape.
         """
-        ...
 
     def apply(self, gradients: Any) -> Mapping[str, tf.Tensor]:
         """Take a step along gradients, which are clipped here, and count it; return metrics."""
-        ...
 
 
 def update_on_batch(update: Update, batch: Any, weights: tf.Tensor) -> Computed:
