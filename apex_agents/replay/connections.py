@@ -69,9 +69,6 @@ class PerServer(Generic[P]):
         self._parts = [make(client, None) for client in self._used]
         self._following = Repeating("Following replays", self._follow, _FOLLOW_SECONDS)
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
     def __iter__(self) -> Iterator[P]:
         return iter(self._parts)
 
@@ -160,8 +157,8 @@ class ReplayConnections:
           batch_size: B, rows per batch; with 0, samples are taken as they come.
           num_batches: K, batches that are handed over together.
         """
-        num_servers = 1 if isinstance(clients, reverb.Client) else len(clients)
-        self._num_rows = num_batches * batch_size // num_servers
+        self._num_servers = 1 if isinstance(clients, reverb.Client) else len(clients)
+        self._num_rows = num_batches * batch_size // self._num_servers
         self._num_batches = num_batches
         self._make_dataset = make_dataset
         self._has_sampled = False
@@ -234,7 +231,7 @@ class ReplayConnections:
 
     def _in_turn(self) -> list[int]:
         """Return the indices of all servers, beginning with `_first`."""
-        return [*range(self._first, len(self._servers)), *range(self._first)]
+        return [*range(self._first, self._num_servers), *range(self._first)]
 
     def _merge(self, shares: Sequence[tuple[ReplayConnection, reverb.ReplaySample]]) -> Sample:
         keys = [(server, batches.info.key) for server, batches in shares]
