@@ -75,25 +75,15 @@ class Adam(snt.optimizers.Adam):
         self._initialize(parameters)
         self.step.assign_add(1)
         step = tf.cast(self.step, tf.float32)
-        beta1_power, beta2_power = self.beta1**step, self.beta2**step
+        powers = {"beta1_power": self.beta1**step, "beta2_power": self.beta2**step}
         rate = anneal(self.learning_rate, step, self._annealing_steps)
         # The kernel adds epsilon to the root of the biased moment.
-        epsilon = self.epsilon * tf.sqrt(1.0 - beta2_power)
+        epsilon = self.epsilon * tf.sqrt(1.0 - powers["beta2_power"])
+        rates = {"lr": rate, "beta1": self.beta1, "beta2": self.beta2, "epsilon": epsilon, **powers}
         for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
-            if gradient is None:
-                continue
-            tf.raw_ops.ResourceApplyAdam(
-                var=parameter.handle,
-                m=m.handle,
-                v=v.handle,
-                beta1_power=beta1_power,
-                beta2_power=beta2_power,
-                lr=rate,
-                beta1=self.beta1,
-                beta2=self.beta2,
-                epsilon=epsilon,
-                grad=gradient,
-            )
+            if gradient is not None:
+                handles = {"var": parameter.handle, "m": m.handle, "v": v.handle}
+                tf.raw_ops.ResourceApplyAdam(**handles, **rates, grad=gradient)
 
 
 class AdaGrad(snt.Optimizer):
