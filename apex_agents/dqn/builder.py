@@ -8,7 +8,7 @@ from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.learning import DQNUpdate, MunchausenUpdate
+from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, MunchausenPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
@@ -62,13 +62,6 @@ def _make_evaluation_policy(
     return EpsilonGreedyPolicy(network, epsilons, seed)
 
 
-def _make_update(
-    network: ActionValueNetwork, target_network: ActionValueNetwork, config: ApexDQNConfig
-) -> DQNUpdate:
-    is_soft = config.target == "munchausen"
-    return (MunchausenUpdate if is_soft else DQNUpdate)(network, target_network, config)
-
-
 def _make_greedy_policy(network: ActionValueNetwork) -> GreedyPolicy:
     return GreedyPolicy(
         {"network": network}, "q_values", lambda observation: (network(observation), ())
@@ -82,6 +75,6 @@ _APEX_DQN = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
-    make_update=_make_update,
+    make_update=DQNUpdate,
     make_greedy_policy=_make_greedy_policy,
 )

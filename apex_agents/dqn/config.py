@@ -41,10 +41,9 @@ class ApexDQNConfig:
         et al. 2015: 4); 0 if observations are not stacked.
       normalize_observations: whether vectors are normalized by the mean and the variance of what
         the learner has sampled so far, in proportion to how often it was sampled.
-      target: what values are bootstrapped from: 'double', the target network's value of the online
-        network's best action (the paper), or 'munchausen', values of a soft policy, which adds the
-        scaled logarithm of its probability of the action taken to the reward (Vieillard et al.
-        2020).
+      target: value to bootstrap from: 'double', the target network's for the online network's best
+        action (the paper), or 'munchausen', that of a soft policy, whose log-probability of the
+        action taken is added to the reward (Vieillard et al. 2020).
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).

@@ -12,7 +12,7 @@ from apex_agents.replay.transitions import Transition
 
 
 class DQNUpdate(QLearningUpdate):
-    """Double Q-learning on n-step transitions with a periodically copied target network.
+    """Double or Munchausen Q-learning on n-step transitions with a target network copied at times.
 
     Attributes:
       network, target_network: maps from observations `[B, ...]` to action values `[B, A]`.
@@ -40,31 +40,15 @@ class DQNUpdate(QLearningUpdate):
           its priority; and the online network's values at S_t, `[B, A]` or `[B, A, N]`.
         """
         q_tm1 = self.network.return_distribution(transitions.observation)
-        q_taken, bootstrap_value = double_q_values(
-            q_tm1,
-            transitions.action,
-            q_t_value=self.target_network.return_distribution(transitions.next_observation),
-            q_t_selector=self.network(transitions.next_observation),
-        )
-        loss = self.td_loss(
-            q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
-        )
-        return loss, q_tm1
-
-
-class MunchausenUpdate(DQNUpdate):
-    """The same towards the soft values of Munchausen Q-learning (Vieillard et al. 2020)."""
-
-    def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
-        q_tm1 = self.network.return_distribution(transitions.observation)
-        q_taken, bonus, bootstrap_value = munchausen_values(
-            q_tm1,
-            transitions.action,
-            q_tm1_value=self.target_network(transitions.observation),
-            q_t_value=self.target_network.return_distribution(transitions.next_observation),
-        )
-        n_step_return = transitions.n_step_return + bonus
-        loss = self.td_loss(q_taken, n_step_return, transitions.n_step_discount, bootstrap_value)
+        q_t = self.target_network.return_distribution(transitions.next_observation)
+        n_step_return, n_step_discount = transitions.n_step_return, transitions.n_step_discount
+        selector = self.network(transitions.next_observation)
+        q_taken, bootstrap_value = double_q_values(q_tm1, transitions.action, q_t, selector)
+        if self._config.target == "munchausen":
+            q_tm1_value = self.target_network(transitions.observation)
+            bonus, bootstrap_value = munchausen_values(q_tm1_value, transitions.action, q_t)
+            n_step_return += bonus
+        loss = self.td_loss(q_taken, n_step_return, n_step_discount, bootstrap_value)
         return loss, q_tm1
 
 

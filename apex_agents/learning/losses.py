@@ -55,40 +55,37 @@ def double_q_values(
 
 
 def munchausen_values(
-    q_tm1: tf.Tensor, a_tm1: tf.Tensor, q_tm1_value: tf.Tensor, q_t_value: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Select the two values whose difference Munchausen Q-learning makes smaller, and its bonus.
+    q_tm1: tf.Tensor, a_tm1: tf.Tensor, q_t: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute the bonus of an action and the soft value of Munchausen Q-learning.
 
-      pi(S) = softmax(q(S) / tau), where q is the target network's and tau is 0.03
-      bonus = 0.9 * max(tau * log pi(S_t)[a_tm1], -1)
-      value = sum_a pi(S_{t+n})[a] * (q_t_value[a] - tau * log pi(S_{t+n})[a])
+      pi = softmax(q / tau), tau = 0.03
+      bonus = 0.9 * max(tau * log pi(a_tm1 | S_t), -1)
+      value = sum_a pi(a | S_{t+n}) * (q_t[a] - tau * log pi(a | S_{t+n}))
 
     Source: Vieillard et al. 2020, for n = 1; here the first of n rewards has the bonus.
 
     Args:
-      q_tm1: `[B, A]` or `[B, A, N]`, online network at S_t: values or quantiles.
+      q_tm1: `[B, A]`, values of the target network at S_t.
       a_tm1: `[B]` int32, actions taken at S_t.
-      q_tm1_value: `[B, A]`, values of the target network at S_t.
-      q_t_value: target network at S_{t+n}, as `q_tm1`.
+      q_t: `[B, A]` or `[B, A, N]`, target network at S_{t+n}: values or quantiles.
 
     Returns:
-      Estimates for the actions taken, `[B]` or `[B, N]`; what the reward gains, `[B]`; and the
-      values to bootstrap from, as the first.
+      Bonus, `[B]`, and value to bootstrap from, `[B]` or `[B, N]`.
 
     Raises:
       ValueError: an argument has the wrong shape.
     """
-    check_shapes([None, None], q_tm1_value=q_tm1_value)
-    check_shapes([*q_tm1_value.shape, *q_tm1.shape[2:3]], q_tm1=q_tm1, q_t_value=q_t_value)
-    check_shapes(q_tm1_value.shape[:1], a_tm1=a_tm1)
-    tau = MUNCHAUSEN_TAU
-    log_taken = _take(tf.nn.log_softmax(q_tm1_value / tau), a_tm1)
+    check_shapes([None, None], q_tm1=q_tm1)
+    check_shapes([*q_tm1.shape, *q_t.shape[2:3]], q_t=q_t)
+    check_shapes(q_tm1.shape[:1], a_tm1=a_tm1)
+    tau, means = MUNCHAUSEN_TAU, q_t
+    log_taken = _take(tf.nn.log_softmax(q_tm1 / tau), a_tm1)
     bonus = MUNCHAUSEN_ALPHA * tf.maximum(tau * log_taken, MUNCHAUSEN_LOWEST)
-    is_mean = q_t_value.shape.rank == 2
-    q_t = q_t_value if is_mean else tf.reduce_mean(q_t_value, axis=2, keepdims=True)
-    log_policy = tf.nn.log_softmax(q_t / tau, axis=1)
-    value = tf.reduce_sum(tf.exp(log_policy) * (q_t_value - tau * log_policy), axis=1)
-    return _take(q_tm1, a_tm1), bonus, value
+    if q_t.shape.rank == 3:
+        means = tf.reduce_mean(q_t, axis=2, keepdims=True)
+    log_policy = tf.nn.log_softmax(means / tau, axis=1)
+    return bonus, tf.reduce_sum(tf.exp(log_policy) * (q_t - tau * log_policy), axis=1)
 
 
 def _take(q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:

@@ -53,9 +53,8 @@ def test_munchausens_policy_gives_the_td_errors_of_its_loss():
     for _ in range(20):
         output, value = policy(restart_batch(before / 2)), policy(restart_batch(after / 2)).value
         action = tf.constant(output.action)
-        q_taken, bonus, expected = munchausen_values(
-            tf.constant(before), action, tf.constant(before), tf.constant(after)
-        )
+        bonus, expected = munchausen_values(tf.constant(before), action, tf.constant(after))
+        q_taken = before[np.arange(3), output.action]
         td_error = 1.0 + 0.9 * value - output.q_taken
         np.testing.assert_allclose(td_error, 1.0 + bonus + 0.9 * expected - q_taken, rtol=1e-5)
         assert value[1] == pytest.approx(2.0 + 0.03 * math.log(2))

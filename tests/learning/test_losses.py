@@ -255,10 +255,9 @@ ARGUMENTS = {
         if name not in ("r_t", "d_t")
     },
     munchausen_values: {
-        "q_tm1": tf.zeros([3, 2, 4]),
+        "q_tm1": tf.zeros([3, 2]),
         "a_tm1": tf.zeros([3], tf.int32),
-        "q_tm1_value": tf.zeros([3, 2]),
-        "q_t_value": tf.zeros([3, 2, 4]),
+        "q_t": tf.zeros([3, 2, 4]),
     },
     td_loss: {name: tf.zeros([3]) for name in ("q_tm1", "r_t", "d_t", "v_t")},
     quantile_td_loss: {
