@@ -1,0 +1,35 @@
+"""Changes of Ape-X DQN on the three games of Atari where others are ahead, half a million steps.
+
+A run takes about an hour on one core.
+
+Example:
+  apex-study benchmarks/atari_changes.py --parallel=2 --workdir=runs/atari_changes
+"""
+
+from apex_agents.metrics import columns
+from apex_agents.studies.study import Setting, Study
+
+_MUNCHAUSEN = {"agent.target": "munchausen"}
+
+
+def get_study() -> Study:
+    """Return the changes; all else is as in the config."""
+    changes = {
+        "as it is": {"agent.target": "double"},
+        "one step": {"agent.target": "double", "agent.n_step": 1},
+        "Munchausen": _MUNCHAUSEN,
+        "Munchausen, largest priority first": {
+            **_MUNCHAUSEN,
+            "agent.replay.initial_priority": "max",
+        },
+    }
+    return Study(
+        title="Changes of Ape-X DQN on Atari",
+        settings={
+            name: Setting("apex_dqn_atari_single_host", fields) for name, fields in changes.items()
+        },
+        tasks=("boxing", "seaquest", "space_invaders"),
+        fields={"run.max_actor_steps": 500_000, "run.evaluation.min_period_seconds": 600.0},
+        x=columns.ACTOR_STEPS,
+        num_seeds=1,
+    )
