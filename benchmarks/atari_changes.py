@@ -6,15 +6,17 @@ Example:
   apex-study benchmarks/atari_changes.py --parallel=2 --workdir=runs/atari_changes
 """
 
+from typing import Any
+
 from apex_agents.metrics import columns
 from apex_agents.studies.study import Setting, Study
 
-_MUNCHAUSEN = {"agent.target": "munchausen"}
+_MUNCHAUSEN: dict[str, Any] = {"agent.target": "munchausen"}
 
 
 def get_study() -> Study:
     """Return the changes; all else is as in the config."""
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "as it is": {"agent.target": "double"},
         "one step": {"agent.target": "double", "agent.n_step": 1},
         "Munchausen": _MUNCHAUSEN,
