@@ -5,7 +5,8 @@ geometrically with the learner steps of the acting parameters,
 
   n = round(10 * 0.3^(learner steps / 30,000)), at least 3
 
-as in Schwarzer et al. 2023 (section 3), who let it fall after every reset of the network.
+from `agent.n_step`, here 10, as in Schwarzer et al. 2023, who let it fall after every reset of the
+network.
 
 Example:
   apex-dqn --config=benchmarks/annealed_steps.py --config.environment.task=boxing
@@ -21,16 +22,20 @@ from apex_agents.acting.adder import PrioritizedAdder, PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import ExperimentConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.replay.priorities import make_priority_fn
+from apex_agents.validation import require
 
-FIRST, LAST, ANNEALING_STEPS = 10, 3, 30_000
+LAST, ANNEALING_STEPS = 3, 30_000
 
 
 class AnnealedAdder(PrioritizedNStepAdder):
     """Writes transitions of at most so many steps as the learner steps say."""
 
+    first_n_step: int
+
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
         fraction = min(self._learner_steps_fn() / ANNEALING_STEPS, 1.0)
-        self.n_step = round(FIRST * (LAST / FIRST) ** fraction)
+        self.n_step = round(self.first_n_step * (LAST / self.first_n_step) ** fraction)
         super().add(timestep, output)
 
 
@@ -47,23 +52,18 @@ class AnnealedBuilder(apex.ApexDQNBuilder):
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> Sequence[PrioritizedAdder]:
         config, layout = self.config, self.make_layout(spec)
-        return [
-            AnnealedAdder(
-                client,
-                layout,
-                config.replay,
-                config.n_step,
-                config.discount,
-                should_stop,
-                learner_steps_fn,
-            )
-            for _ in env_indices
-        ]
+        require(config.n_step >= LAST, "agent.n_step", config.n_step, f"{LAST} or more")
+        settings = (config.replay, config.n_step, config.discount)
+        calls = (should_stop, learner_steps_fn, make_priority_fn(config.replay))
+        adders = [AnnealedAdder(client, layout, *settings, *calls) for _ in env_indices]
+        for adder in adders:
+            adder.first_n_step = config.n_step
+        return adders
 
 
 def get_config() -> ExperimentConfig:
     """Return the settings of one game of Atari with this builder."""
     config = apex.load_config("apex_dqn_atari_single_host")
     config.agent.builder = f"{__name__}:AnnealedBuilder"
-    config.agent.n_step = FIRST  # The longest transition, for which the replay's layout is made.
+    config.agent.n_step = 10  # The longest transition, for which the replay's layout is made.
     return config

@@ -153,7 +153,7 @@ def quantile_td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.T
         clipped = tf.clip_by_value(error, -1.0, 1.0)  # huber = clipped * (error - clipped / 2)
         slope = clipped * tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
         loss = tf.reduce_sum(tf.reduce_mean(slope * (error - 0.5 * clipped), axis=2), axis=1)
-        gradient = -tf.reduce_mean(slope, axis=2)
+        gradient = -tf.reduce_mean(slope, axis=2) + 0.0 * loss[:, tf.newaxis]  # NaN if infinite.
         return loss, lambda upstream: upstream[:, tf.newaxis] * gradient
 
     loss = loss_of(z_tm1)

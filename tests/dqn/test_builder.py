@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import sonnet as snt
+import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, restart_batch
 from apex_agents.networks import to_vector
 
 FRAMES = specs.BoundedArray((4, 84, 84), np.uint8, 0, 255)
@@ -149,6 +150,16 @@ def test_tables_take_what_the_learner_publishes_on_every_cpu(monkeypatch, cpu_ha
     assert signature.keys() == published.keys()
     for tensor, variable in zip(signature["network"], published["network"], strict=True):
         assert (tensor.dtype, tensor.shape) == (variable.dtype, variable.shape)
+
+
+def test_actors_of_munchausen_compute_its_soft_values():
+    builder = ApexDQNBuilder(dataclasses.replace(MLP, target="munchausen"))
+    spec = make_spec(VECTOR, DISCRETE)
+    policy = builder.make_policy(spec, [0], 1, 0)
+    rows = np.zeros((1, *VECTOR.shape), VECTOR.dtype)
+    q_values = builder.make_networks(spec)(tf.constant(rows)).numpy()
+    value = policy(restart_batch(rows)).value
+    assert float(value[0]) == pytest.approx(0.03 * np.log(np.exp(q_values / 0.03).sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,19 @@ def test_quantile_td_loss():
     check_loss_and_gradients(quantile_td_loss, inputs, Z_LOSS, Z_TD_ERROR, Z_GRADIENT)
 
 
+@pytest.mark.parametrize("target", [np.inf, -np.inf, np.nan, 3e38])
+def test_an_infinite_quantile_loss_has_no_gradient(target):
+    z_tm1 = tf.constant([[0.0, -3e38], [1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(z_tm1)
+        targets = tf.constant([target, 1.0])
+        loss = quantile_td_loss(z_tm1, targets, tf.ones([2]), tf.zeros([2, 2])).loss
+    gradient = tape.gradient(loss, z_tm1).numpy()
+    assert not np.isfinite(loss[0])
+    assert np.isnan(gradient[0]).any()
+    assert np.isfinite(gradient[1]).all()
+
+
 def test_one_quantile_is_half_of_hubers_loss():
     inputs = [tf.constant(rows) for rows in ([[1.0], [3.0]], R_T[:2], D_T[:2], [[1.4], [9.0]])]
     loss, td_error = quantile_td_loss(*inputs)

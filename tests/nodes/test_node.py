@@ -106,3 +106,30 @@ def test_a_process_keeps_to_its_cores(
     possible = [core for core in expected[0] if core < len(ours)] or [0]
     assert [ours.index(core) for core in cores] == possible
     assert num_threads == min(expected[1], len(ours))
+
+
+# Prints how many pages the kernel maps for arrays of 60 MB that the node has had before.
+RUN = """
+import resource, types
+import numpy as np
+from launchpad import context
+from apex_agents.builder import Role
+from apex_agents.nodes import node
+
+def allocate():
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        arrays = [np.ones(2_500_000) for _ in range(3)]
+        del arrays
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+processes = types.SimpleNamespace(launch_type=context.LaunchType.LOCAL_MULTI_PROCESSING)
+context.get_context = lambda: processes
+node.run_node("name", allocate, Role("name", print))
+"""
+
+
+def test_a_process_keeps_the_memory_that_its_node_frees():
+    finished = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert int(finished.stdout) < 100

@@ -19,6 +19,7 @@ from apex_agents.replay.messages import (
     LAST_STEP,
     PARAMETER_VERSION,
     PARAMETERS,
+    STEP_REPORTS,
     ParameterSource,
     Publisher,
     make_message_tables,
@@ -63,6 +64,15 @@ def client(serve) -> reverb.Client:
 
 def num_fetches(client: reverb.Client) -> int:
     return client.server_info()[PARAMETERS].rate_limiter_info.sample_stats.completed
+
+
+def test_step_reports_are_read_once_and_in_order(client):
+    reports = [[0, 5], [1, 7], [0, 9]]
+    for report in reports:
+        client.insert(np.array(report), {STEP_REPORTS: 1.0})
+    found = client.sample(STEP_REPORTS, 3, emit_timesteps=False, unpack_as_table_signature=True)
+    assert [sample.data[0].tolist() for sample in found] == reports
+    wait_for(lambda: client.server_info()[STEP_REPORTS].current_size == 0)
 
 
 def test_to_arrays():
