@@ -1,6 +1,6 @@
 """Trains another library's agents on the tasks of a study, for as long as its runs.
 
-Where these have equal wall time, DQN, A2C and PPO of Stable-Baselines3 have it, too
+Where these have equal wall time, DQNs, A2C and PPO of Stable-Baselines3 have it, too
 (`peers/minatar_games.py`, `peers/atari.py`); in figure 3 its DDPG has as many updates
 (`peers/control.py`). The CSV file has the columns of a study's, so that `--beside=FILE` of
 `apex-study` draws it; runs that are in it are not run again. The other library needs
@@ -45,7 +45,10 @@ PEERS = {
         {**_DQN, **_A2C, "Stable-Baselines3's A2C, our learning rate": "a2c_32"},
     ),
     "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
-    "atari_half_hour": Peers("atari.py", {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo"}),
+    "atari_half_hour": Peers(
+        "atari.py",
+        {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo", "sb3-contrib's QR-DQN": "qr_dqn"},
+    ),
     "pong_hour": Peers("atari.py", _A2C),
 }
 

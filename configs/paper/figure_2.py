@@ -8,13 +8,6 @@ draws returns against the data, as figure 10 does. All DQNs are double and dueli
 from apex_agents.metrics import columns
 from apex_agents.studies.study import Setting, Study
 
-# What the config had when this was measured, before its learning rate was chosen for these games.
-_EARLIER = {
-    "agent.learning_rate": 7e-4,
-    "agent.learning_rate_steps": None,
-    "run.num_envs_per_actor": 8,
-}
-
 
 def get_study() -> Study:
     """Return the agents, all with the same convolutions and a hidden layer of the same size."""
@@ -24,9 +17,9 @@ def get_study() -> Study:
             "Ape-X DQN": Setting("apex_dqn_minatar", {}),
             "Prioritized DQN": Setting("prioritized_dqn_minatar", {}),
             "DQN": Setting("dqn_minatar", {}),
-            # Its learning rate falls within about as many updates as there are.
+            # Their learning rates fall within about as many updates as there are.
             "A2C": Setting("a2c_minatar", {"agent.learning_rate_steps": 10_000}),
-            "A3C": Setting("a3c_minatar", _EARLIER),
+            "A3C": Setting("a3c_minatar", {"agent.learning_rate_steps": 20_000}),
         },
         tasks=tuple(
             f"MinAtar/{game}-v1"
