@@ -70,7 +70,7 @@ def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows
     asked = {tuple(row["arguments"]) for row in rows}
     assert asked == {
         ("atari.py", algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
-        for algorithm in ("dqn", "a2c", "ppo")
+        for algorithm in ("dqn", "qr_dqn", "a2c", "ppo")
         for task in ("breakout", "space_invaders")
         for seed in (0, 1)
     }
@@ -92,7 +92,7 @@ def test_runs_that_are_in_the_file_are_not_run_again(monkeypatch, rows, tmp_path
 
 def test_runs_at_once_have_cores_of_their_own(monkeypatch, rows, tmp_path):
     cores = sorted(os.sched_getaffinity(0))
-    count = min(len(cores), 3)  # There are six runs: each of these cores gets one.
+    count = min(len(cores), 3)  # There are eight runs: each of these cores gets one.
     train(monkeypatch, tmp_path / "peers.csv", f"--parallel={count}")
     used = {json.dumps(row["cores"]) for row in rows}
     assert used == {json.dumps([core]) for core in cores[:count]}
