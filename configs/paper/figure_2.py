@@ -17,7 +17,8 @@ def get_study() -> Study:
             "Ape-X DQN": Setting("apex_dqn_minatar", {}),
             "Prioritized DQN": Setting("prioritized_dqn_minatar", {}),
             "DQN": Setting("dqn_minatar", {}),
-            # Its learning rate falls within about as many updates as there are, A3C's in twice that.
+            # Its learning rate falls within about as many updates as there are, A3C's in twice
+            # as many.
             "A2C": Setting("a2c_minatar", {"agent.learning_rate_steps": 10_000}),
             "A3C": Setting("a3c_minatar", {"agent.learning_rate_steps": 20_000}),
         },
