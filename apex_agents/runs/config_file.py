@@ -152,7 +152,7 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
         field, old, new = difference
         raise ValueError(
             f"The folder {workdir} holds a run with {field} {decode(old)!r}, not "
-            f"{decode(new)!r}; only fields of run, {' and '.join(_FREE_FIELDS)} can change when it "
+            f"{decode(new)!r}; only fields of run, {', '.join(_FREE_FIELDS)} can change when it "
             "is resumed."
         )
 
