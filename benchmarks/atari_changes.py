@@ -19,6 +19,10 @@ def get_study() -> Study:
     changes: dict[str, dict[str, Any]] = {
         "as it is": {"agent.target": "double"},
         "one step": {"agent.target": "double", "agent.n_step": 1},
+        "largest priority first": {
+            "agent.target": "double",
+            "agent.replay.initial_priority": "max",
+        },
         "Munchausen": _MUNCHAUSEN,
         "Munchausen, largest priority first": {
             **_MUNCHAUSEN,
