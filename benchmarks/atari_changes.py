@@ -11,23 +11,19 @@ from typing import Any
 from apex_agents.metrics import columns
 from apex_agents.studies.study import Setting, Study
 
+_DOUBLE: dict[str, Any] = {"agent.target": "double"}
 _MUNCHAUSEN: dict[str, Any] = {"agent.target": "munchausen"}
+_LARGEST_FIRST: dict[str, Any] = {"agent.replay.initial_priority": "max"}
 
 
 def get_study() -> Study:
     """Return the changes; all else is as in the config."""
     changes: dict[str, dict[str, Any]] = {
-        "as it is": {"agent.target": "double"},
-        "one step": {"agent.target": "double", "agent.n_step": 1},
-        "largest priority first": {
-            "agent.target": "double",
-            "agent.replay.initial_priority": "max",
-        },
+        "as it is": _DOUBLE,
+        "one step": {**_DOUBLE, "agent.n_step": 1},
+        "largest priority first": {**_DOUBLE, **_LARGEST_FIRST},
         "Munchausen": _MUNCHAUSEN,
-        "Munchausen, largest priority first": {
-            **_MUNCHAUSEN,
-            "agent.replay.initial_priority": "max",
-        },
+        "Munchausen, largest priority first": {**_MUNCHAUSEN, **_LARGEST_FIRST},
     }
     return Study(
         title="Changes of Ape-X DQN on Atari",
