@@ -30,6 +30,7 @@ ifeq ($(call is_writable,$${XDG_DATA_HOME:-$$HOME/.local/share}),)
   export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
 endif
 PEERS_INSTALLED := .venv-peers/.installed
+APPO_INSTALLED := .venv-appo/.installed
 CHECKED := $(wildcard apex_agents launch configs benchmarks docs tests/programs tests/tiers.py)
 ARGS ?=
 # Some parts of `make bench` compare with other libraries; all of them run without --parts.
@@ -112,7 +113,7 @@ dist: $(INSTALLED) ## Build the source archive and the wheel into dist/.
 	@$(PYTHON) -m hatchling build
 
 clean: ## Remove the environment and all caches; results of training stay.
-	@rm -rf .venv .venv-peers .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
+	@rm -rf .venv .venv-peers .venv-appo .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made from /, where a pyenv without Python 3.10 does not read our .python-version.
@@ -151,13 +152,18 @@ moved:
 	@echo "This folder was copied or moved; its .venv is made anew."
 	@rm -rf .venv
 
-# The libraries that benchmarks compare with have an environment and a Python (3.11 or newer) of
-# their own: they need other versions of our dependencies.
+# The libraries that benchmarks compare with have environments and a Python (3.11 or newer) of their
+# own: they need other versions of our dependencies. sample-factory needs older ones than the others,
+# and takes the games from them.
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
-	@echo "Installing the packages of $< into .venv-peers ..."
+$(APPO_INSTALLED): benchmarks/peers/appo_requirements.txt | $(PEERS_INSTALLED)
+$(PEERS_INSTALLED) $(APPO_INSTALLED):
+	@echo "Installing the packages of $< into $(@D) ..."
 	@cd / && $(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "error: .venv-peers needs Python 3.11 or newer; name one: make PYTHON3=python3.12 ..." >&2; \
+	  echo "error: $(@D) needs Python 3.11 or newer; name one: make PYTHON3=python3.12 ..." >&2; \
 	  exit 1; }
-	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.venv-peers"
-	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@cd / && $(PYTHON3) -m venv "$(CURDIR)/$(@D)"
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@test ! -x $(@D)/bin/ale-import-roms || \
+	  $(@D)/bin/ale-import-roms .venv-peers/lib/python*/site-packages/ale_py/roms >/dev/null
 	@touch $@

@@ -1,10 +1,11 @@
-"""Steps and seconds to a level on tasks of the control suite: ours, and SAC and TD3 of another.
+"""Steps and seconds to a level on tasks of the control suite: ours, and those of other libraries.
 
 A level is reached when the mean return of ten episodes without noise is, and a run ends there; one
 that does not reach it within the task's steps counts with infinity. Steps are those of the
 environment: all hold their actions for as many of them. Seconds begin with the process, imports
 included; all run on the same two cores, one after the other, seed by seed. The other library is
-Stable-Baselines3 with its defaults (`peers/control.py`), our settings are those of `--configs`.
+Stable-Baselines3, for TQC and CrossQ sb3-contrib, with its defaults (`peers/control.py`); our
+settings are those of `--configs`.
 
 Every evaluation becomes a line of `--curves`. Runs that are in this file are not run again, so that
 what takes hours can be done in parts; the table in the end is of all runs in it. Where other work
@@ -60,12 +61,14 @@ TASKS = {
     "humanoid:stand": Task(353.0, 1_000_000, 2),  # The better one of SAC's published returns.
 }
 CONFIGS = ("apex_dpg_control_single_host",)
-OTHERS = ("sac", "td3")
+OTHERS = ("sac", "td3", "tqc", "crossq")
 LABELS = {
     "apex_dpg_control_single_host": "Ape-X DPG",
     "apex_dpg_control_single_host agent.num_critics=2": "Ape-X DPG, two critics",
     "sac": "SAC",
     "td3": "TD3",
+    "tqc": "TQC",
+    "crossq": "CrossQ",
 }
 COLUMNS = ("task", "name", "seed", "environment_steps", "seconds", "mean_return")
 

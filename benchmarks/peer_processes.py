@@ -1,4 +1,7 @@
-"""Processes in the environment of the libraries that benchmarks compare with: `.venv-peers`."""
+"""Processes in the environments of the libraries that benchmarks compare with.
+
+That of sample-factory is `.venv-appo`, that of all others `.venv-peers`.
+"""
 
 import contextlib
 import json
@@ -8,14 +11,18 @@ from typing import Any
 
 from our_runs import ROOT
 
-PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+PEER_PYTHON, APPO_PYTHON = (
+    ROOT / environment / "bin" / "python" for environment in (".venv-peers", ".venv-appo")
+)
 
 
 def peer_command(script: str, *arguments: str) -> list[str]:
     """Return the command that runs a script of `benchmarks/peers`."""
-    if not PEER_PYTHON.exists():
-        raise SystemExit("The other libraries are missing: make .venv-peers/.installed")
-    return [str(PEER_PYTHON), str(ROOT / "benchmarks" / "peers" / script), *arguments]
+    python = APPO_PYTHON if script == "appo.py" else PEER_PYTHON
+    if not python.exists():
+        environment = python.parents[1].name
+        raise SystemExit(f"The other libraries are missing: make {environment}/.installed")
+    return [str(python), str(ROOT / "benchmarks" / "peers" / script), *arguments]
 
 
 def run_peer(command: Sequence[str], timeout: float | None = None) -> list[dict[str, Any]]:

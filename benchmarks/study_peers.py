@@ -1,10 +1,10 @@
 """Trains another library's agents on the tasks of a study, for as long as its runs.
 
 Where these have equal wall time, DQNs, A2C and PPO of Stable-Baselines3 have it, too
-(`peers/minatar_games.py`, `peers/atari.py`); in figure 3 its DDPG has as many updates
-(`peers/control.py`). The CSV file has the columns of a study's, so that `--beside=FILE` of
-`apex-study` draws it; runs that are in it are not run again. The other library needs
-`make .venv-peers/.installed`.
+(`peers/minatar_games.py`, `peers/atari.py`), and so has sample-factory's APPO (`peers/appo.py`); in
+figure 3 the DDPG of the former has as many updates (`peers/control.py`). The CSV file has the
+columns of a study's, so that `--beside=FILE` of `apex-study` draws it; runs that are in it are not
+run again. Needs `make .venv-peers/.installed`, and for APPO `make .venv-appo/.installed`.
 
 Example:
   python benchmarks/study_peers.py --study configs/paper/figure_2.py --seeds 1 --out runs/peers.csv
@@ -15,8 +15,8 @@ import concurrent.futures
 import os
 import pathlib
 import queue
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Iterator
 
 from peer_processes import peer_command, run_peer
 
@@ -25,31 +25,22 @@ from apex_agents.runs.files import replace_file
 from apex_agents.studies.results import Point, from_csv, to_csv
 from apex_agents.studies.study import Study
 
-
-class Peers(NamedTuple):
-    """What is trained beside a study.
-
-    Attributes:
-      script: name of the script in `peers/`.
-      algorithms: what the script calls an algorithm, by the label of its curve.
-    """
-
-    script: str
-    algorithms: Mapping[str, str]
-
-
-_DQN, _A2C = {"Stable-Baselines3's DQN": "dqn"}, {"Stable-Baselines3's A2C": "a2c"}
-PEERS = {
-    "figure_2": Peers(
-        "minatar_games.py",
-        {**_DQN, **_A2C, "Stable-Baselines3's A2C, our learning rate": "a2c_32"},
-    ),
-    "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
-    "atari_half_hour": Peers(
-        "atari.py",
-        {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo", "sb3-contrib's QR-DQN": "qr_dqn"},
-    ),
-    "pong_hour": Peers("atari.py", _A2C),
+# What is trained beside a study, by the label of the curve: a script of `peers/` and its algorithm.
+PEERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "figure_2": {
+        "Stable-Baselines3's DQN": ("minatar_games.py", "dqn"),
+        "Stable-Baselines3's A2C": ("minatar_games.py", "a2c"),
+        "Stable-Baselines3's A2C, our learning rate": ("minatar_games.py", "a2c_32"),
+    },
+    "figure_3": {"Stable-Baselines3's DDPG": ("control.py", "ddpg")},
+    "atari_half_hour": {
+        "Stable-Baselines3's DQN": ("atari.py", "dqn"),
+        "Stable-Baselines3's A2C": ("atari.py", "a2c"),
+        "Stable-Baselines3's PPO": ("atari.py", "ppo"),
+        "sb3-contrib's QR-DQN": ("atari.py", "qr_dqn"),
+        "sample-factory's APPO": ("appo.py",),
+    },
+    "pong_hour": {"Stable-Baselines3's A2C": ("atari.py", "a2c")},
 }
 
 
@@ -58,6 +49,10 @@ def main() -> None:
     parser.add_argument("--study", type=pathlib.Path, required=True, help="file of the study")
     parser.add_argument(
         "--seeds", type=int, help="of each algorithm on each task; by default the study's"
+    )
+    parser.add_argument("--tasks", default="", help="regular expression, which their names contain")
+    parser.add_argument(
+        "--labels", default="", help="regular expression, as --tasks, of the curves"
     )
     parser.add_argument("--parallel", type=int, default=1, help="runs at once")
     parser.add_argument("--cores", type=int, default=1, help="cores of each run")
@@ -84,7 +79,8 @@ def main() -> None:
             return []
         cores_of_run = free.get()
         try:
-            return list(train(study, PEERS[name], task, label, seed, cores_of_run))
+            peer = PEERS[name][label]
+            return list(train(study, peer, task, label, seed, cores_of_run))
         except Exception as error:
             errors.append(error)
             return []
@@ -95,8 +91,8 @@ def main() -> None:
         runs = [
             pool.submit(run, task, label, seed)
             for seed in range(arguments.seeds or study.num_seeds)
-            for task in study.tasks
-            for label in PEERS[name].algorithms
+            for task in filter(re.compile(arguments.tasks).search, study.tasks)
+            for label in filter(re.compile(arguments.labels).search, PEERS[name])
             if (task, label, seed) not in done
         ]
         for ended in concurrent.futures.as_completed(runs):
@@ -109,7 +105,7 @@ def main() -> None:
 
 
 def train(
-    study: Study, peers: Peers, task: str, label: str, seed: int, cores: list[int]
+    study: Study, peer: tuple[str, ...], task: str, label: str, seed: int, cores: list[int]
 ) -> Iterator[Point]:
     """Train for as long as a run of the study is, on some cores, and yield the evaluations."""
     seconds = study.fields.get("run.max_seconds")
@@ -120,7 +116,7 @@ def train(
         max_steps = study.fields["run.max_learner_steps"] * repeats  # It learns once per step.
         options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_001, "limit": 1e6}
     flags = [f"--{name}={value}" for name, value in options.items()]
-    command = peer_command(peers.script, peers.algorithms[label], task, f"--seed={seed}", *flags)
+    command = peer_command(*peer, task, f"--seed={seed}", *flags)
     pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
     for row in run_peer(["setpriv", "--pdeathsig", "TERM", *pinned]):  # It ends with this program.
         steps = row["agent_steps"], row["learner_steps"]

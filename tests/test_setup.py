@@ -115,7 +115,8 @@ def test_workflows_call_targets_that_exist(name):
 def test_the_image_gets_nothing_that_git_ignores():
     ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
     listed = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
-    for name in (".uv", ".venv", ".venv-peers", "__pycache__", "runs", "sweeps", "build", "dist"):
+    environments = (".venv", ".venv-peers", ".venv-appo")
+    for name in (*environments, ".uv", "__pycache__", "runs", "sweeps", "build", "dist"):
         assert name in ignored & listed, name
 
 
@@ -131,7 +132,14 @@ def test_wheel_install_has_the_shim_active(wheel, tmp_path):
     assert "wheel tags --python-tag cp311 --abi-tag cp311" in missing.stderr
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "benchmarks/peers/requirements.txt"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "requirements.txt",
+        "benchmarks/peers/requirements.txt",
+        "benchmarks/peers/appo_requirements.txt",
+    ],
+)
 def test_requirements_are_plain_pins(file):
     for line in (ROOT / file).read_text().splitlines():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line

@@ -1,9 +1,9 @@
-"""Trains SAC, TD3 or DDPG of Stable-Baselines3 on a task of the control suite until it is solved.
+"""Trains an agent of Stable-Baselines3 or sb3-contrib on a task of the control suite to a level.
 
-The hyperparameters are the library's defaults, which are those of the papers, with one update per
-agent step; SAC learns its temperature. Prints a line of JSON for every evaluation: seconds
-from the start of this process to the evaluation's end, mean return of greedy episodes, agent steps,
-learner steps.
+The hyperparameters are the libraries' defaults, which are those of the papers, with one update per
+agent step; SAC, TQC and CrossQ learn their temperature. Prints a line of JSON for every evaluation:
+seconds from the start of this process to the evaluation's end, mean return of greedy episodes,
+agent steps, learner steps.
 
 Example:
   .venv-peers/bin/python benchmarks/peers/control.py sac walker:walk --target 850
@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import shimmy  # noqa: F401 - registers its environments.
 from process_clock import seconds_of_process
+from sb3_contrib import TQC, CrossQ
 from stable_baselines3 import DDPG, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -24,11 +25,13 @@ from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 EVALUATION_STEPS = 10_000  # Steps of the environment.
+WITHOUT_NOISE = {"sac": SAC, "tqc": TQC, "crossq": CrossQ}  # Their policies are stochastic.
+WITH_NOISE = {"td3": TD3, "ddpg": DDPG}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("algorithm", choices=("sac", "td3", "ddpg"))
+    parser.add_argument("algorithm", choices=(*WITHOUT_NOISE, *WITH_NOISE))
     parser.add_argument("task", help="as walker:walk")
     parser.add_argument("--target", type=float, required=True, help="mean return to reach")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
@@ -67,11 +70,11 @@ def make_environment(arguments: argparse.Namespace) -> gymnasium.Env:
 
 
 def make_model(algorithm: str, environment: gymnasium.Env, seed: int) -> OffPolicyAlgorithm:
-    if algorithm == "sac":
-        return SAC("MlpPolicy", environment, seed=seed, device="cpu")
+    if algorithm in WITHOUT_NOISE:
+        return WITHOUT_NOISE[algorithm]("MlpPolicy", environment, seed=seed, device="cpu")
     size = environment.action_space.shape or ()
     noise = NormalActionNoise(np.zeros(size), np.full(size, 0.1))
-    algorithm_class = {"td3": TD3, "ddpg": DDPG}[algorithm]
+    algorithm_class = WITH_NOISE[algorithm]
     return algorithm_class("MlpPolicy", environment, action_noise=noise, seed=seed, device="cpu")
 
 

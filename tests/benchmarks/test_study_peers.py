@@ -48,7 +48,7 @@ def train(monkeypatch, path, *flags):
 def test_an_error_loses_no_run_beside_it(monkeypatch, tmp_path):
     both_run, has_died = threading.Barrier(2), threading.Event()
 
-    def train_one(study, peers, task, label, seed, cores):
+    def train_one(study, peer, task, label, seed, cores):
         both_run.wait(60.0)
         if label == "Stable-Baselines3's DQN":
             has_died.set()
@@ -68,9 +68,10 @@ def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows
     path = tmp_path / "new" / "peers.csv"
     train(monkeypatch, path, "--seeds=2")
     asked = {tuple(row["arguments"]) for row in rows}
+    algorithms = [("atari.py", name) for name in ("dqn", "qr_dqn", "a2c", "ppo")]
     assert asked == {
-        ("atari.py", algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
-        for algorithm in ("dqn", "qr_dqn", "a2c", "ppo")
+        (*algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
+        for algorithm in (*algorithms, ("appo.py",))
         for task in ("breakout", "space_invaders")
         for seed in (0, 1)
     }
@@ -83,16 +84,25 @@ def test_runs_that_are_in_the_file_are_not_run_again(monkeypatch, rows, tmp_path
     path = tmp_path / "peers.csv"
     train(monkeypatch, path)
     before = path.read_text()
-    path.write_text("".join(line for line in before.splitlines(True) if "PPO" not in line))
+    path.write_text("".join(line for line in before.splitlines(True) if "QR-DQN" not in line))
     rows.clear()
     train(monkeypatch, path)
-    assert {row["arguments"][1] for row in rows} == {"ppo"}
+    assert {row["arguments"][1] for row in rows} == {"qr_dqn"}
     assert path.read_text() == before
+
+
+def test_parts_of_a_study_are_named_by_regular_expressions(monkeypatch, rows, tmp_path):
+    train(monkeypatch, tmp_path / "peers.csv", "--tasks=^break", "--labels=APPO|PPO$")
+    assert {tuple(row["arguments"][:2]) for row in rows} == {
+        ("appo.py", "breakout"),
+        ("atari.py", "ppo"),
+    }
+    assert len(rows) == 2 * 2
 
 
 def test_runs_at_once_have_cores_of_their_own(monkeypatch, rows, tmp_path):
     cores = sorted(os.sched_getaffinity(0))
-    count = min(len(cores), 3)  # There are eight runs: each of these cores gets one.
+    count = min(len(cores), 3)  # There are ten runs: each of these cores gets one.
     train(monkeypatch, tmp_path / "peers.csv", f"--parallel={count}")
     used = {json.dumps(row["cores"]) for row in rows}
     assert used == {json.dumps([core]) for core in cores[:count]}
