@@ -14,6 +14,12 @@ from apex_agents.studies.study import Setting, Study
 _DOUBLE: dict[str, Any] = {"agent.target": "double"}
 _MUNCHAUSEN: dict[str, Any] = {"agent.target": "munchausen"}
 _LARGEST_FIRST: dict[str, Any] = {"agent.replay.initial_priority": "max"}
+# Twice as many updates of half the size, which take as long.
+_SMALL_BATCHES: dict[str, Any] = {
+    "agent.batch_size": 32,
+    "agent.learning_rate": 0.0004,
+    "agent.learning_rate_steps": 120_000,
+}
 
 
 def get_study() -> Study:
@@ -24,6 +30,7 @@ def get_study() -> Study:
         "largest priority first": {**_DOUBLE, **_LARGEST_FIRST},
         "Munchausen": _MUNCHAUSEN,
         "Munchausen, largest priority first": {**_MUNCHAUSEN, **_LARGEST_FIRST},
+        "both, batches of 32": {**_MUNCHAUSEN, **_LARGEST_FIRST, **_SMALL_BATCHES},
     }
     return Study(
         title="Changes of Ape-X DQN on Atari",
