@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 
+import peer_processes
 import pytest
 import study_peers
 from our_runs import ROOT
@@ -114,3 +115,19 @@ def test_studies_without_peers_are_refused(monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="--study is eviction; there are peers for figure_2"):
         study = ROOT / "configs" / "paper" / "eviction.py"
         train(monkeypatch, tmp_path / "peers.csv", "--study", str(study))
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "folder"),
+    [("appo.py", "APPO_PYTHON", ".venv-appo"), ("atari.py", "PEER_PYTHON", ".venv-peers")],
+)
+def test_a_script_runs_in_its_environment(monkeypatch, tmp_path, script, name, folder):
+    assert getattr(peer_processes, name) == ROOT / folder / "bin" / "python"
+    python = tmp_path / folder / "bin" / "python"
+    monkeypatch.setattr(peer_processes, name, python)
+    with pytest.raises(SystemExit, match=f"missing: make {folder}/.installed"):
+        peer_processes.peer_command(script, "pong")
+    python.parent.mkdir(parents=True)
+    python.touch()
+    path = str(ROOT / "benchmarks" / "peers" / script)
+    assert peer_processes.peer_command(script, "pong") == [str(python), path, "pong"]
