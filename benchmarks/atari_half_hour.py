@@ -1,6 +1,6 @@
-"""Two games of Atari in half an hour on one core: ours, and another library's beside.
+"""Two games of Atari in half an hour on one core: ours, and other libraries' beside.
 
-`benchmarks/study_peers.py` trains DQN, A2C and PPO of Stable-Baselines3 for as long on one core.
+`benchmarks/study_peers.py` trains agents of other libraries for as long on one core.
 
 Example:
   apex-study benchmarks/atari_half_hour.py --parallel=2 --workdir=runs/half_hour
