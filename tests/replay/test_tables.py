@@ -344,7 +344,7 @@ def test_a_writer_that_knew_another_server_is_refused(reserved_port):
     second = reverb.Server(make_tables_of("theirs"), first.port)
     # Reverb 0.14 starts a writer's thread before the status that it writes if its stream fails at
     # once exists: without this the process may die.
-    client.server_info(timeout=30)
+    client.reset("transitions-theirs")
     with pytest.raises(RuntimeError, match="transitions-ours was not found"):
         add_an_episode(client)
     theirs = reverb.Client(f"localhost:{first.port}").server_info()["transitions-theirs"]
