@@ -160,7 +160,9 @@ def launch_program(
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
     state = RunState(RunFolder(experiment.workdir), experiment.elapsed_seconds)
-    callback = EvaluationCallback(on_evaluation or _ignore, pathlib.Path(experiment.workdir))
+    callback = EvaluationCallback(
+        on_evaluation or (lambda record: None), pathlib.Path(experiment.workdir)
+    )
     monitor = Monitor(state, make_view(is_live, _print_line), [*exports, callback])
 
     def on_interrupt() -> None:
@@ -196,10 +198,6 @@ def launch_program(
     if run.exit_code == EXIT_TERMINATED:
         raise SystemExit(EXIT_TERMINATED)
     return run
-
-
-def _ignore(record: EvaluationRecord) -> None:
-    """Stand for a function of the user's."""
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Outputs of networks for legal actions alone, where environments say which these are.
 
 Masks are a part of observations (`environments/masks.py`). A network puts `ILLEGAL` in the place of
-what it gives out for other actions, so that they are never the greatest, and whoever draws at
-random leaves them out.
+what it gives out for other actions, so that they are never the greatest, and random actions
+are drawn from the legal ones.
 """
 
 import sonnet as snt

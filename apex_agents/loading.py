@@ -26,7 +26,7 @@ from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.checkpoints import BEST, find_parameters
 from apex_agents.runs.config_file import check_same_spec, read_config
-from apex_agents.runs.parameter_file import load_into
+from apex_agents.runs.parameter_file import assign, read_parameters
 from apex_agents.validation import require
 
 
@@ -57,7 +57,9 @@ class TrainedPolicy:
         self.greedy = experiment.builder.make_greedy_policy(spec)
         self.variables = {name: net.variables for name, net in self.greedy.networks.items()}
         self.network, *_ = self.greedy.networks.values()
-        self.learner_steps = load_into(self.variables, path)
+        parameters = read_parameters(path)
+        assign(self.variables, parameters)
+        self.learner_steps = parameters.learner_steps
         self._experiment = experiment
         self._own_observations = own_observations(cast(Any, spec.observations))
         self._evaluate = CompiledFunction(self.greedy.evaluate)

@@ -1,4 +1,4 @@
-"""A user's torso: how it is made, and tried.
+"""A user's torso: how it is built, and checked.
 
 The mistakes that are found here would otherwise show in the first learner step, or never: features
 of a wrong shape or dtype, variables that no gradient reaches or that nothing would train or save.

@@ -15,8 +15,6 @@ Example:
 
 import dataclasses
 import json
-import pathlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,32 +43,24 @@ from apex_agents.experiment import make_experiment
 from apex_agents.learning.learner import ApexLearner, make_update_on_sample
 from apex_agents.nodes.host import keep_freed_memory
 from apex_agents.precision import compute_dtype, cpu_has_bfloat16
+from apex_agents.presets import load_config
 from apex_agents.r2d2 import networks as r2d2_networks
 from apex_agents.r2d2.config import R2D2Config
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from configs import (
-    apex_dpg_pendulum,
-    apex_dqn_atari,
-    apex_dqn_atari_single_host,
-    apex_dqn_atari_single_host_paper,
-    apex_dqn_cartpole,
-    r2d2_atari,
-    r2d2_atari_single_host,
-    r2d2_cartpole,
-)
-
 # Settings, and the fields of the agent that are changed.
-CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "atari": (apex_dqn_atari, {}),
-    "atari_bfloat16": (apex_dqn_atari, {"bfloat16": True}),
-    "atari_quantile": (apex_dqn_atari_single_host_paper, {"head": "quantile", "optimizer": "adam"}),
-    "atari_single_host": (apex_dqn_atari_single_host, {}),
-    "atari_r2d2": (r2d2_atari, {}),
-    "atari_r2d2_single_host": (r2d2_atari_single_host, {}),
-    "cartpole": (apex_dqn_cartpole, {}),
-    "cartpole_r2d2": (r2d2_cartpole, {}),
-    "pendulum": (apex_dpg_pendulum, {}),
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "atari": ("apex_dqn_atari", {}),
+    "atari_bfloat16": ("apex_dqn_atari", {"bfloat16": True}),
+    "atari_quantile": (
+        "apex_dqn_atari_single_host_paper",
+        {"head": "quantile", "optimizer": "adam"},
+    ),
+    "atari_single_host": ("apex_dqn_atari_single_host", {}),
+    "atari_r2d2": ("r2d2_atari", {}),
+    "atari_r2d2_single_host": ("r2d2_atari_single_host", {}),
+    "cartpole": ("apex_dqn_cartpole", {}),
+    "cartpole_r2d2": ("r2d2_cartpole", {}),
+    "pendulum": ("apex_dpg_pendulum", {}),
 }
 NUM_ENVS = 8
 NUM_TRANSITIONS, NUM_SEQUENCES = 2_000, 200
@@ -149,8 +139,8 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
 
 def get_config(agent: str) -> ExperimentConfig:
     """Return the settings of an agent."""
-    module, changes = CONFIGS[agent]
-    config = module.get_config()
+    name, changes = CONFIGS[agent]
+    config = load_config(name)
     return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
 
 

@@ -40,6 +40,7 @@ from table_sizes import SPEC, Costs, make_builder
 from traffic import UNLIMITED, Traffic, watch, workers
 
 from apex_agents.environments import Episode, VectorEnvironment
+from apex_agents.environments.vector_environment import restart_batch
 
 ACTORS = (1, 2, 4, 6, 8)
 ENVS_PER_ACTOR = 45  # Eight actors have the paper's 360 environments.
@@ -126,16 +127,14 @@ class WaitingEnvironments(VectorEnvironment):
     def reset(self) -> dm_env.TimeStep:
         """Start episodes that never end."""
         self._due = self._clock.perf_counter()
-        return self._make_timestep(dm_env.StepType.FIRST)
+        return restart_batch(self._observation)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Wait for the end of the step."""
         self._due = max(self._due + PAPER_STEP_SECONDS, self._clock.perf_counter())
         self._clock.sleep(max(self._due - self._clock.perf_counter(), 0.0))
-        return self._make_timestep(dm_env.StepType.MID)
-
-    def pause(self, env_index: int) -> None:
-        """Do nothing: no episode ends."""
+        step_type = np.full(self.num_envs, dm_env.StepType.MID, np.int32)
+        return restart_batch(self._observation)._replace(step_type=step_type)
 
     def finished_episodes(self) -> list[Episode]:
         """Return none."""
@@ -151,14 +150,6 @@ class WaitingEnvironments(VectorEnvironment):
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _make_timestep(self, step_type: dm_env.StepType) -> dm_env.TimeStep:
-        return dm_env.TimeStep(
-            step_type=np.full(self.num_envs, step_type, np.int32),
-            reward=np.zeros(self.num_envs, np.float32),
-            discount=np.ones(self.num_envs, np.float32),
-            observation=self._observation,
-        )
 
 
 def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:

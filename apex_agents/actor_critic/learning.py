@@ -54,7 +54,8 @@ class ActorCriticUpdate:
         self.network = network
         self.trained = network.trainable_variables
         self._config = config
-        optimizer = RMSProp(self._learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+        decay, epsilon = config.rmsprop_decay, config.rmsprop_epsilon
+        optimizer = RMSProp(self._learning_rate, decay, epsilon=epsilon)
         self._optimizer = GuardedOptimizer((optimizer, self.trained))
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.variables = {"network": network.variables}

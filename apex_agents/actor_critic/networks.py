@@ -75,9 +75,9 @@ class ActorCriticNetwork(snt.Module):
         if value_torso is not None:
             self._value_hidden = _make_hidden(hidden_size, "value_hidden")
         # Small weights: a policy that begins close to uniform, and values close to 0.
-        num_actions = spec.actions.num_values
-        self._policy = snt.Linear(num_actions, w_init=_orthogonal(0.01), name="policy")
-        self._value = snt.Linear(1, w_init=_orthogonal(1.0), name="value")
+        num_actions, orthogonal = spec.actions.num_values, snt.initializers.Orthogonal
+        self._policy = snt.Linear(num_actions, w_init=orthogonal(0.01), name="policy")
+        self._value = snt.Linear(1, w_init=orthogonal(1.0), name="value")
 
     def __call__(self, observation: tf.Tensor) -> PolicyAndValue:
         """Map observations `[B, ...]` to the policy's logits `[B, A]` and values `[B]`."""
@@ -94,7 +94,3 @@ def _make_hidden(size: int, name: str) -> snt.Linear | None:
 
 def _activate(hidden: snt.Linear | None, features: tf.Tensor) -> tf.Tensor:
     return features if hidden is None else tf.nn.relu(hidden(features))
-
-
-def _orthogonal(gain: float) -> snt.initializers.Initializer:
-    return snt.initializers.Orthogonal(gain)

@@ -59,4 +59,4 @@ def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:
         epsilon = config.adam_epsilon or 0.01 / config.batch_size
         return Adam(config.learning_rate, epsilon, config.learning_rate_steps)
     rate, decay, epsilon = config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
-    return RMSProp(lambda: rate, decay, epsilon, centered=True)
+    return RMSProp(lambda: rate, decay, epsilon=epsilon, centered=True)

@@ -23,6 +23,7 @@ from apex_agents.environments.vector_environment import (
     Episode,
     VectorEnvironment,
     name_call,
+    restart_batch,
 )
 from apex_agents.validation import check_config, closest
 
@@ -179,12 +180,7 @@ class AtariVectorEnvironment(VectorEnvironment):
         self._ended = self._starts = self._over = self._over_at_first = nowhere
         self._ages, self._lengths = np.zeros([2, self.num_envs], np.int64)
         self._returns, self._clipped_returns = np.zeros([2, self.num_envs])
-        return dm_env.TimeStep(
-            step_type=np.full(self.num_envs, dm_env.StepType.FIRST, np.int32),
-            reward=np.zeros(self.num_envs, np.float32),
-            discount=np.ones(self.num_envs, np.float32),
-            observation=observation,
-        )
+        return restart_batch(observation)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Hold each action for `action_repeat` frames.
@@ -230,9 +226,6 @@ class AtariVectorEnvironment(VectorEnvironment):
             discount=np.where(died, np.float32(0.0), np.float32(1.0)),
             observation=observation,
         )
-
-    def pause(self, env_index: int) -> None:
-        """Do nothing: the emulator steps all games together."""
 
     def finished_episodes(self) -> list[Episode]:
         finished, self._finished = self._finished, []

@@ -83,7 +83,9 @@ class BatchedEnvironment(VectorEnvironment):
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, int)
         self._is_over = np.zeros(self.num_envs, bool)
         self._newest: dm_env.TimeStep
-        self._next_observations: np.ndarray  # `[E, ...]`, where SAME_STEP environments go on.
+        self._next_observations: (
+            np.ndarray
+        )  # `[E, ...]`, of SAME_STEP environments that begin episodes.
 
     def reset(self) -> dm_env.TimeStep:
         first, self._first = self._first, None
@@ -137,9 +139,6 @@ class BatchedEnvironment(VectorEnvironment):
         self._begin(is_first)
         reward, nothing = np.where(is_first, 0.0, newest.reward), np.zeros_like(is_first)
         return self._make_rows(observations, is_first, reward, nothing, nothing)
-
-    def pause(self, env_index: int) -> None:
-        """Do nothing: all are stepped together."""
 
     def finished_episodes(self) -> list[Episode]:
         finished, self._finished = self._finished, []

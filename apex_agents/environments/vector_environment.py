@@ -38,8 +38,8 @@ class VectorEnvironment(Protocol):
     Both `reset` and `step` return a batched `dm_env.TimeStep`: `step_type` int32 `[E]`, `reward`
     `[E]`, `discount` `[E]`, `observation` `[E, ...]` in the dtype of the spec. A FIRST row has
     reward 0 and discount 1; a LAST row has discount 0 after a termination and 1 after a truncation.
-    The arrays of a returned time step are new at every call, and nobody writes into them: callers
-    may keep them.
+    The arrays of a returned time step are new at every call and are never modified: callers may
+    keep them.
 
     Attributes:
       num_envs: number of environments, E.
@@ -78,6 +78,7 @@ class VectorEnvironment(Protocol):
 
         Its rows then have a reward of 0 and any observation.
         """
+        return None
 
     def finished_episodes(self) -> list[Episode]:
         """Return the episodes finished since the previous call, in order, and forget them."""

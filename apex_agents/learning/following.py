@@ -1,4 +1,4 @@
-"""Parameters for those who compute gradients of each version, which they get by a blocking read.
+"""Parameters for workers that compute a gradient of every version, by a blocking read.
 
 Such a follower has a table of its own, in which it finds each publication at most once. Variables
 of target networks are published when they have moved.
@@ -82,8 +82,8 @@ class FollowingSource(ParameterSource):
     """Parameters that arrive by themselves.
 
     The server is asked as well, as by any `ParameterSource`, every second: it, or learning, may
-    have begun again, or the run be over. So it is where nobody waited for what has arrived, which
-    may not be the newest then: the reader has a few versions in its hands.
+    have begun again, or the run be over. The same answer counts where nobody waited for what has
+    arrived, which may not be the newest version then: the reader holds a few of them.
     """
 
     def __init__(

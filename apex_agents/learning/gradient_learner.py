@@ -174,7 +174,7 @@ class GradientLearner:
         return self._computed
 
     def _send(self, at_bound_fraction: float) -> bool:
-        """Send the newest gradient; return whether it was fit for it."""
+        """Send the newest gradient, unless its loss is an outlier; return whether it counts."""
         vector, _, metrics = self._computed
         if self._filter is not None and self._filter.is_outlier(float(metrics["loss"])):
             return False

@@ -1,6 +1,6 @@
 """The queue of gradients, from workers to the learner: its table, its writer and its reader.
 
-A worker is who computes gradients: an actor of A2C or A3C, or one of several learners.
+A worker is a node that computes gradients: an actor of A2C or A3C, or one of several learners.
 """
 
 import collections
@@ -41,16 +41,6 @@ class Gradient(NamedTuple):
     version: np.ndarray
     worker: np.ndarray
     num_workers: np.ndarray
-
-
-class AppliedGradient(NamedTuple):
-    """A gradient that was applied, for logs.
-
-    Attributes:
-      staleness_steps: updates since the parameters with which it was computed.
-    """
-
-    staleness_steps: int
 
 
 def count_parameters(trained: Any) -> int:
@@ -208,7 +198,7 @@ class GradientSource:
 
     Attributes:
       description: see `learner.Source`.
-      recent_samples: the newest gradients; None if they are never stale.
+      recent_samples: staleness of the newest gradients, in learner steps; None if they have none.
     """
 
     description = "gradients of the workers"
@@ -238,7 +228,7 @@ class GradientSource:
         self._max_wait_seconds = max_wait_seconds
         self._max_staleness = math.inf if max_staleness is None else max_staleness
         self._num_dropped = 0
-        self.recent_samples: collections.deque[AppliedGradient] | None = None
+        self.recent_samples: collections.deque[int] | None = None
         if max_wait_seconds is None:
             self.recent_samples = collections.deque(maxlen=_NUM_RECENT)
         self._present: set[int] | None = None  # Workers to wait for; None: all of them.
@@ -295,7 +285,7 @@ class GradientSource:
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         staleness = [max(learner_steps - int(gradient.version), 0) for gradient in data]
         if self.recent_samples is not None:
-            self.recent_samples += map(AppliedGradient, staleness)
+            self.recent_samples += staleness
         return {
             **dict(zip(self._metric_names[1:], means[1:], strict=True)),
             **applied,

@@ -46,7 +46,7 @@ class Source(Protocol):
 
     Attributes:
       description: name of the data, for messages about a long wait.
-      recent_samples: newest batches or gradients (`AppliedGradient`), for logs; may be None.
+      recent_samples: newest batches, or staleness of gradients, for logs; may be None.
     """
 
     description: str

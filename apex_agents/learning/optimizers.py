@@ -4,7 +4,7 @@ Sonnet computes a step with a dozen operations per variable, each of which is a 
 fused kernel needs one pass. Slots, and thus checkpoints, are Sonnet's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import sonnet as snt
 import tensorflow as tf
@@ -31,16 +31,9 @@ class RMSProp(snt.optimizers.RMSProp):
 
     If a gradient hardly changes for hundreds of steps, rounding would make the argument of the root
     negative; the mean square is therefore kept a little above the squared mean.
-    """
 
-    def __init__(
-        self,
-        learning_rate: Callable[[], tf.Tensor | float],
-        decay: float,
-        epsilon: float,
-        centered: bool = False,
-    ):
-        super().__init__(learning_rate, decay, 0.0, epsilon, centered)
+    `learning_rate` is a function without arguments.
+    """
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)

@@ -79,7 +79,8 @@ def bootstrapped_returns(
     check_shapes([None, None], r_t=r_t)
     check_shapes(r_t.shape, d_t=d_t, v_t=v_t, is_last_t=is_last_t)
     following, returns = v_t[-1], []
-    for r, d, v, is_last in zip(*map(_reversed_rows, (r_t, d_t, v_t, is_last_t)), strict=True):
+    rows = [tf.unstack(column)[::-1] for column in (r_t, d_t, v_t, is_last_t)]
+    for r, d, v, is_last in zip(*rows, strict=True):
         following = r + d * tf.where(is_last, v, following)
         returns.append(following)
     return tf.stop_gradient(tf.stack(returns[::-1]))
@@ -113,7 +114,3 @@ def actor_critic_loss(
     policy = -log_taken * tf.stop_gradient(advantage)
     entropy = -tf.reduce_sum(tf.exp(log_policy) * log_policy, axis=-1)
     return ActorCriticLoss(policy, tf.square(advantage), entropy)
-
-
-def _reversed_rows(tensor: tf.Tensor) -> list[tf.Tensor]:
-    return tf.unstack(tensor)[::-1]

@@ -1,4 +1,4 @@
-"""What the updates of agents with action values share: one network, and a target copied from it."""
+"""Base of the updates of action values: an online network, and a target copied from it."""
 
 import abc
 from collections.abc import Mapping, Sequence

@@ -152,7 +152,7 @@ class RunState:
             for name, node in self.nodes.items()
             if self.is_running and node.get("is_alive") and node.get("waits_for")
         ]
-        # Who learns may wait because of the others.
+        # A learner may be waiting for the other nodes.
         last = {columns.LEARNER: 1, PARAMETER_SERVER: 2}
         return sorted(waits, key=lambda wait: (last.get(columns.role_of(wait[0]), 0), -wait[2]))
 

@@ -35,15 +35,12 @@ def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:
     return paths
 
 
-def draw_runs(
-    runs: Sequence[RunFolder], folder: pathlib.Path, names: Sequence[str] | None = None
-) -> list[pathlib.Path]:
+def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
     """Draw figures of one or several runs.
 
     Args:
       runs: runs, of which those that differ only in their seeds become one curve.
       folder: folder for the files, created if there is something to draw.
-      names: names of the figures; all of them by default.
 
     Returns:
       Paths of the files written; a figure for which there are no rows yet has none.
@@ -65,7 +62,7 @@ def draw_runs(
         "exploration": exploration.draw_exploration,
     }
     groups = run_groups.group_runs(runs)
-    figures = {name: draw[name](groups) for name in names or draw} if groups else {}
+    figures = {name: draw_figure(groups) for name, draw_figure in draw.items()} if groups else {}
     return [path for name, figure in figures.items() for path in _write(figure, folder, name)]
 
 

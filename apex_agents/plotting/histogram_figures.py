@@ -68,7 +68,7 @@ def _draw(
     for quantity, label in quantities.items():
         found = [read_histograms(table, quantity) for table in tables]
         if written := [histograms for histograms in found if histograms is not None]:
-            # A run that went on with another number of learners has two: the newer one.
+            # A run that was resumed with another number of learners has two: the newer one.
             rows.append((label, max(written, key=lambda one: one.learner_steps[-1])))
     if not rows:
         return None

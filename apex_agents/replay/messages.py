@@ -119,8 +119,8 @@ class Publisher:
     def __init__(self, client: reverb.Client, *tables: str, check_period_seconds: float = 1.0):
         """Start the thread, which checks periodically that the server's tables have a message.
 
-        What is sent to `PARAMETERS` goes to the tables of followers, too, which may be empty: who
-        waits for a message takes it away.
+        What is sent to `PARAMETERS` goes to the tables of followers, too, which may be empty: a
+        blocking reader removes the message.
         """
         self._client = client
         self._tables = [table_name(client, table) for table in tables]

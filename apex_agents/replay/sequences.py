@@ -14,6 +14,7 @@ ones are padded when they are read, so that padding takes no memory.
 """
 
 import collections
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,11 +24,10 @@ import tensorflow as tf
 
 from apex_agents.environments.frames import Frames, SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item, row_bytes
 
 _NUM_COUNTS = 3  # At the beginning of a head.
 _NUM_SCALARS = 3  # At the end of a step.
-_FRAME_COMPRESSION = 7
 _CHUNKS_PER_ITEM = 6
 
 
@@ -135,12 +135,12 @@ class SequenceLayout:
         self.sizes = sizes
         # Frames of an observation before its newest one.
         self._num_older = max(frames.stack, 1) - 1 if frames else 0
-        state_size = self.num_states * sum(_size(shape) for shape in self._state_shapes)
-        step_size = _size(spec.actions.shape) + _NUM_SCALARS
+        state_size = self.num_states * sum(math.prod(shape) for shape in self._state_shapes)
+        step_size = math.prod(spec.actions.shape) + _NUM_SCALARS
         self.padded_shapes: dict[str, Any] = {"head": [_NUM_COUNTS + state_size]}
         if frames is not None:
             self.padded_shapes["frames"] = [sizes.total + self._num_older, *frames.shape]
-        step_size += _size(spec.observations.shape) if frames is None else frames.rest_size
+        step_size += math.prod(spec.observations.shape) if frames is None else frames.rest_size
         self.padded_shapes["steps"] = [sizes.total, step_size]
         dtypes = {"frames": tf.as_dtype(frames.dtype)} if frames else {}
         self.signature = {
@@ -150,16 +150,14 @@ class SequenceLayout:
             for name, shape in self.padded_shapes.items()
         }
         self._chunk_length = -(-sizes.total // _CHUNKS_PER_ITEM)
-        row_bytes = [
-            _size(shape[1:])
-            * self.signature[name].dtype.size
-            / (_FRAME_COMPRESSION if self.signature[name].dtype == tf.uint8 else 1)
+        bytes_of_row = [
+            row_bytes(shape[1:], self.signature[name].dtype)
             for name, shape in self.padded_shapes.items()
             if name != "head"
         ]
         head_bytes = 4.0 * (_NUM_COUNTS + state_size)
         self.bytes_per_item = estimate_bytes_per_item(
-            replay, row_bytes, self._chunk_length, sizes.total, sizes.stride, head_bytes
+            replay, bytes_of_row, self._chunk_length, sizes.total, sizes.stride, head_bytes
         )
 
     def make_writer(self, client: reverb.Client) -> "SequenceWriter":
@@ -198,7 +196,7 @@ class SequenceLayout:
         self, item: Mapping[str, tf.Tensor], rows: tf.Tensor
     ) -> tuple[Steps, tf.Tensor, tf.Tensor]:
         """Return the steps of rows `[B, T]`, their discounts and their learner steps."""
-        action_size = _size(self._spec.actions.shape)
+        action_size = math.prod(self._spec.actions.shape)
         numbers = tf.gather(item["steps"], rows, batch_dims=1)
         observed, action, scalars = tf.split(numbers, [-1, action_size, _NUM_SCALARS], axis=2)
         if self._frames is None:
@@ -212,7 +210,7 @@ class SequenceLayout:
         return steps, discount, learner_steps
 
     def _unpack_states(self, flat: tf.Tensor) -> list[tuple[tf.Tensor, ...]]:
-        sizes = [_size(shape) for shape in self._state_shapes] * self.num_states
+        sizes = [math.prod(shape) for shape in self._state_shapes] * self.num_states
         shapes = self._state_shapes * self.num_states
         parts = tf.split(flat, sizes, axis=1) if sizes else []
         parts = [tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, shapes, strict=True)]
@@ -283,10 +281,6 @@ def pack_head(
     counts = np.array([num_rows, num_burn_in, num_trained], np.float32)
     parts = [np.ravel(part) for state in states for part in state]
     return np.concatenate([counts, *parts], dtype=np.float32, casting="unsafe")
-
-
-def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=int))
 
 
 def _restore(numbers: tf.Tensor, rows: tf.Tensor, array_spec: Any) -> tf.Tensor:

@@ -16,6 +16,7 @@ without a copy: their arrays must not change.
 """
 
 import collections
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -25,15 +26,12 @@ import tensorflow as tf
 
 from apex_agents.environments.frames import Frames, SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item, row_bytes
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
 # transition than chunks of one.
 _PACKED_CHUNK_LENGTH = 4
-# Reverb compresses chunks: 84x84 frames of MsPacman to a 5th, of Pong to a 19th, of Battle Zone to
-# a 7th; frames may take half of the estimate. For floats no compression is assumed.
-_FRAME_COMPRESSION = 7
 
 
 class Transition(NamedTuple):
@@ -83,18 +81,18 @@ class PackedLayout:
         # Removal by priority empties chunks in random order: with several transitions each, most of
         # the memory would soon be held by chunks of which one transition is left.
         self._chunk_length = _PACKED_CHUNK_LENGTH if replay.eviction_policy == "fifo" else 1
-        row = tf.TensorSpec([2 * _size(spec.observations) + _outcome_size(spec)], tf.float32)
+        row = tf.TensorSpec([2 * math.prod(spec.observations.shape) + _outcome_size(spec)])
         self.signature = {"transition": row}
         self.padded_shapes: dict[str, Any] = {"transition": row.shape}
         self.bytes_per_item = estimate_bytes_per_item(
-            replay, [_num_bytes(row)], self._chunk_length, rows_per_item=1
+            replay, [row_bytes(row.shape, row.dtype)], self._chunk_length, rows_per_item=1
         )
 
     def make_writer(self, client: reverb.Client) -> "PackedWriter":
         return PackedWriter(RowStream(client, [self._chunk_length], self._replay.replicas))
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
-        size = _size(self._spec.observations)
+        size = math.prod(self._spec.observations.shape)
         first, outcome, last = tf.split(item["transition"], [size, -1, size], axis=1)
         observation, next_observation = [
             _restore(column, self._spec.observations) for column in (first, last)
@@ -145,10 +143,9 @@ class FrameLayout:
         outcome = tf.TensorSpec([size], tf.float32)
         self.signature = {"frames": frames, "outcome": outcome}
         self.padded_shapes: dict[str, Any] = {"frames": frames.shape, "outcome": outcome.shape}
-        compression = _FRAME_COMPRESSION if frames.dtype == tf.uint8 else 1
         self.bytes_per_item = estimate_bytes_per_item(
             replay,
-            [_num_bytes(frames) / num_frames / compression, _num_bytes(outcome)],
+            [row_bytes(frames.shape[1:], frames.dtype), row_bytes([size], tf.float32)],
             self._chunk_length,
             rows_per_item=num_frames,
         )
@@ -280,15 +277,7 @@ def _make_transition(
 
 
 def _outcome_size(spec: Any) -> int:
-    return _size(spec.actions) + 4  # R, D, learner steps and number of steps.
-
-
-def _size(array_spec: Any) -> int:
-    return int(np.prod(array_spec.shape, dtype=int))
-
-
-def _num_bytes(column: tf.TensorSpec) -> int:
-    return int(column.shape.num_elements() * column.dtype.size)
+    return math.prod(spec.actions.shape) + 4  # R, D, learner steps and number of steps.
 
 
 def _restore(rows: tf.Tensor, array_spec: Any) -> tf.Tensor:

@@ -117,17 +117,6 @@ def _reading(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:
-    """Read parameters and assign them to variables: see `read_parameters` and `assign`.
-
-    Returns:
-      Learner steps that led to these parameters.
-    """
-    parameters = read_parameters(path)
-    assign(variables, parameters)
-    return parameters.learner_steps
-
-
 def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedParameters) -> None:
     """Assign saved parameters to variables, by name.
 

@@ -3,27 +3,23 @@
 A return of -200 is that of an episode that never got there.
 """
 
+import pathlib
+
+from apex_agents.presets import execute_file
 from apex_agents.studies.study import Setting, Study
+
+_FIGURE_7 = pathlib.Path(__file__).with_name("figure_7.py")
 
 
 def get_study() -> Study:
     """Return the ways of exploring of figure_7.py, with 16 environments."""
-    explorations: dict[str, dict[str, float]] = {
-        "ladder": {},
-        "6 epsilons": {"num_distinct_epsilons": 6},
-        "epsilon 0.4": {"alpha": 0.0},
-        "epsilon 0.01": {"epsilon": 0.01, "alpha": 0.0},
-        "annealed to 0.01": {"epsilon": 0.01, "annealing_steps": 2_500},
-    }
-    ladder = {"epsilon": 0.4, "alpha": 7.0}
+    explorations = execute_file(_FIGURE_7, Study, "get_study").settings
+    ladder = {"agent.exploration.epsilon": 0.4, "agent.exploration.alpha": 7.0}
     return Study(
         title="Exploration on MountainCar at equal learner steps (Figure 7)",
         settings={
-            label: Setting(
-                "apex_dqn_cartpole",
-                {f"agent.exploration.{name}": value for name, value in {**ladder, **own}.items()},
-            )
-            for label, own in explorations.items()
+            label: Setting("apex_dqn_cartpole", {**ladder, **setting.fields})
+            for label, setting in explorations.items()
         },
         tasks=("MountainCar-v0",),
         fields={

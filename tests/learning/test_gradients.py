@@ -351,7 +351,7 @@ def test_a3c_applies_each_gradient(make_parts):
         parts.replays.add(worker, version, version)
     assert [parts.step() for _ in range(3)] == [(10.0, 1), (8.0, 1), (7.0, 1)]
     assert [row["staleness_steps"] for row in parts.logger.rows] == [0.0, 3.0, 5.0]
-    assert [sample.staleness_steps for sample in parts.learner.recent_samples] == [0, 3, 5]
+    assert list(parts.learner.recent_samples) == [0, 3, 5]
     assert parts.published.versions == [11, 12, 13]
 
 

@@ -16,7 +16,7 @@ from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
 from apex_agents.learning.update import Computed
-from apex_agents.metrics.samples import read_samples
+from apex_agents.metrics.samples import read_quantities
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
@@ -188,8 +188,8 @@ def test_several_updates_per_call(replay):
     assert update.count.numpy().tolist() == [16.0]
     assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
     assert read_priorities(replay.client) == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
-    samples = read_samples(learner.recent_samples)
-    assert {len(column) for column in samples} == {4 * 4 * BATCH_SIZE}
+    quantities, weights = read_quantities(learner.recent_samples)
+    assert {len(column) for column in (*quantities.values(), weights)} == {4 * 4 * BATCH_SIZE}
     learner.close()
 
 
@@ -198,9 +198,9 @@ def test_recent_samples_are_those_of_the_newest_batches(replay):
     learner = replay.make_learner(CountingUpdate())
     for _ in range(20):
         learner.step()
-    num_samples = len(read_samples(learner.recent_samples).priority)
+    num_samples = len(read_quantities(learner.recent_samples)[1])
     learner.step()
-    assert len(read_samples(learner.recent_samples).priority) == num_samples < 20 * BATCH_SIZE
+    assert len(read_quantities(learner.recent_samples)[1]) == num_samples < 20 * BATCH_SIZE
     learner.close()
 
 
@@ -291,21 +291,22 @@ def test_recent_samples_hold_priorities_and_ages(replay):
     learner.step()
     assert learner.num_steps == 11
     assert [row["learner_steps"] for row in logger.data] == [11]
-    samples = read_samples(learner.recent_samples)
+    quantities, weights = read_quantities(learner.recent_samples)
     learner.close()
-    assert {len(column) for column in samples} == {BATCH_SIZE}
-    assert set(samples.age_steps.tolist()) == {10 - 3}
-    assert set(zip(samples.priority.tolist(), samples.td_error.tolist(), strict=True)) == {
+    assert {len(column) for column in (*quantities.values(), weights)} == {BATCH_SIZE}
+    assert set(quantities["age_steps"].tolist()) == {10 - 3}
+    priorities = quantities["priority"]
+    assert set(zip(priorities.tolist(), quantities["td_error"].tolist(), strict=True)) == {
         (1.0, 2.0 * RARE),
         (16.0, 2.0 * FREQUENT),
     }
     # Sampled with probability 1/5 and 4/5, one of two each.
-    weights = dict(zip(samples.priority.tolist(), samples.weight.tolist(), strict=True))
-    assert weights == {1.0: pytest.approx(5 / 2), 16.0: pytest.approx(5 / 8)}
+    weight = dict(zip(priorities.tolist(), weights.tolist(), strict=True))
+    assert weight == {1.0: pytest.approx(5 / 2), 16.0: pytest.approx(5 / 8)}
     # Each row holds how often its transition had been sampled by then: as often as it is here at
     # least, and not more than in all batches, of which one may have been prefetched.
     for priority in (1.0, 16.0):
-        counts = samples.times_sampled[samples.priority == priority]
+        counts = quantities["times_sampled"][priorities == priority]
         assert counts.min() >= 1
         assert len(counts) <= counts.max() <= BATCH_SIZE * 2
 

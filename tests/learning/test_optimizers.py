@@ -83,8 +83,8 @@ def test_large_gradients_are_no_reason_to_skip(run):
     "make",
     [
         Adam,
-        lambda rate: RMSProp(lambda: rate, 0.5, 0.0, centered=True),
-        lambda rate: RMSProp(lambda: rate, 0.5, 0.0),
+        lambda rate: RMSProp(lambda: rate, 0.5, epsilon=0.0, centered=True),
+        lambda rate: RMSProp(lambda: rate, 0.5, epsilon=0.0),
     ],
 )
 def test_a_variable_on_which_the_loss_does_not_depend_stays_as_it_is(make, run):

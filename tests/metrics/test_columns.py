@@ -5,7 +5,9 @@ import re
 import types
 
 import documented_logs
+import numpy as np
 import pytest
+import reverb
 from r2d2.sequences import make_config
 
 from apex_agents.acting.actor import run_in_lock_step
@@ -16,11 +18,11 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.gradients import AppliedGradient
+from apex_agents.learning.learner import SampledBatch
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin
 from apex_agents.metrics.loggers import make_learner_logger
-from apex_agents.metrics.samples import SampledTransitions
+from apex_agents.metrics.samples import read_quantities
 from apex_agents.metrics.statistics import ReplayStatistics
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
@@ -88,10 +90,12 @@ def test_fields_of_evaluations_and_bins_are_columns():
     assert {*Evaluation._fields} == evaluator - wall_time
     histograms = documented_logs.columns(columns.histogram_file(columns.LEARNER), "dqn")
     assert {*Bin._fields} == histograms - wall_time - {columns.LEARNER_STEPS, columns.QUANTITY}
+    info = reverb.SampleInfo(*5 * [np.ones(1)])
+    batch = SampledBatch(info, np.zeros(1), np.zeros(1), 0)
     (meaning,) = re.findall(r"^\| `quantity` .*", documented_logs.DOCUMENT, re.MULTILINE)
     assert re.findall(r"`(\w+)`: ", meaning) == [
-        *SampledTransitions._fields[:-1],
-        *AppliedGradient._fields,
+        *read_quantities([batch])[0],
+        *read_quantities([0])[0],
     ]
 
 

@@ -16,7 +16,6 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
-from apex_agents.learning.gradients import AppliedGradient
 from apex_agents.learning.learner import SampledBatch
 from apex_agents.metrics import loggers
 from apex_agents.metrics.statistics import ReplayStatistics, add_statistics
@@ -203,8 +202,7 @@ def test_distributions_are_written_every_period(experiment, clock):
 
 
 def test_staleness_is_written_beside_the_rows_of_the_node(experiment, clock):
-    gradients = [AppliedGradient(staleness) for staleness in (0, 1, 4, 5)]
-    learner = types.SimpleNamespace(num_steps=0, recent_samples=gradients)
+    learner = types.SimpleNamespace(num_steps=0, recent_samples=[0, 1, 4, 5])
     logger = loggers.HistogramLogger(experiment, learner, clock, node="learner_0")
     learner.num_steps = 4
     logger.write()
@@ -220,7 +218,7 @@ def test_staleness_is_written_beside_the_rows_of_the_node(experiment, clock):
 
 def test_a_learner_that_follows_begins_behind_its_first_parameters(experiment, clock):
     # They are those of the last histogram of the process before it.
-    learner = types.SimpleNamespace(num_steps=-1, recent_samples=[AppliedGradient(1)])
+    learner = types.SimpleNamespace(num_steps=-1, recent_samples=[1])
     logger = loggers.HistogramLogger(experiment, learner, clock, node="learner_0")
     for num_steps in (7, 7, 8):
         learner.num_steps = num_steps

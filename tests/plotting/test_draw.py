@@ -103,8 +103,8 @@ def test_several_runs_are_drawn_into_a_given_folder(make_run, tmp_path):
 def test_a_sweep_is_one_figure(make_run, tmp_path):
     runs = [make_run(task, {"evaluator": EVALUATIONS}, task=task) for task in ("a", "b", "c", "d")]
     one, four = tmp_path / "one", tmp_path / "four"
-    draw_runs(runs[:1], one, ["returns"])
-    draw_runs(runs, four, ["returns"])
+    draw_runs(runs[:1], one)
+    draw_runs(runs, four)
     assert sorted(contents(one)) == sorted(contents(four)) == ["returns.png", "returns.svg"]
     assert contents(one)["returns.png"] != contents(four)["returns.png"]
     assert draw_runs([], tmp_path / "none") == []

@@ -16,8 +16,8 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.replay.messages import to_arrays
 from apex_agents.runs.parameter_file import (
     PARAMETERS,
+    assign,
     by_variable_name,
-    load_into,
     read_parameters,
     read_steps,
     save_parameters,
@@ -163,7 +163,9 @@ def make_arrays(agent: str) -> dict[str, np.ndarray]:
 def test_a_policy_gets_what_the_learner_had_whatever_the_order(agent, tmp_path):
     arrays, policy = make_arrays(agent), make_policy(agent)
     save_parameters(tmp_path / "best.npz", dict(reversed(arrays.items())), 1234)
-    assert load_into(policy.variables, tmp_path / "best.npz") == 1234
+    saved = read_parameters(tmp_path / "best.npz")
+    assign(policy.variables, saved)
+    assert saved.learner_steps == 1234
     assert_equal(copy_parameters(policy), arrays)
 
 
@@ -183,5 +185,5 @@ def test_parameters_of_other_networks_change_nothing(change, tmp_path):
     policy = make_policy("dqn")
     before = copy_parameters(policy)
     with pytest.raises(ValueError, match=re.escape(described)):
-        load_into(policy.variables, tmp_path / "best.npz")
+        assign(policy.variables, read_parameters(tmp_path / "best.npz"))
     assert_equal(copy_parameters(policy), before)
