@@ -114,10 +114,23 @@ def write_study(path: str, *csv_files: str) -> Iterator[str]:
     yield compare(summarise(study, points)).rstrip()
 
 
-def write_file(path: str, first: str = "") -> Iterator[str]:
-    """Yield the code of a file of the checkout, from the class of a name on if one is given."""
+def write_file(path: str, part: str = ":") -> Iterator[str]:
+    """Yield the code of a file of the checkout, or a part of it.
+
+    Args:
+      path: the file, from the checkout.
+      part: `FIRST:LAST`, names of the definition that the part begins with and of the one before
+        which it ends; without a name it begins or ends where the file does.
+    """
     text = (DOCS.parent / path).read_text()
-    yield from ("```python", text[text.index(f"class {first}") if first else 0 :].rstrip(), "```")
+    first, last = part.split(":")
+    start = _find_definition(text, first) if first else 0
+    end = _find_definition(text, last) if last else None
+    yield from ("```python", text[start:end].rstrip(), "```")
+
+
+def _find_definition(text: str, name: str) -> int:
+    return text.index(f"\n{'class' if name[0].isupper() else 'def'} {name}") + 1
 
 
 def write_object(path: str) -> Iterator[str]:

@@ -45,7 +45,7 @@ class ActorCriticUpdate:
       trained: variables whose gradients are computed.
       variables: `{'network': ...}`, variables of the network, for actors.
       targets: None, there is no target network.
-      state: network, optimiser and number of updates, for checkpoints.
+      state: network, optimizer and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
 

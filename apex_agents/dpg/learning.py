@@ -37,7 +37,7 @@ class DPGUpdate:
       trained: variables that gradients are of: the policy's and the critic's.
       variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
       targets: variables of the target networks.
-      state: networks, optimisers and number of updates, for checkpoints.
+      state: networks, optimizers and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
 

@@ -18,7 +18,7 @@ from apex_agents.networks.torsos import PartsTorso, VectorTorso, fitting_convolu
 from apex_agents.own_torso import TorsoFn, is_own_torso, make_own_torso
 from apex_agents.torso_config import require_torso
 
-# Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
+# Appendix D names no activation after the second hidden layers and no initialization: as in DDPG
 # (Lillicrap et al. 2016, section 7), ReLU, and output layers that begin close to 0.
 _OUTPUT_INITIALIZER = snt.initializers.RandomUniform(-3e-3, 3e-3)
 

@@ -62,7 +62,7 @@ class ApexDQNConfig:
       num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are
         sampled and prioritized together. More than 1 saves time with small networks.
       bfloat16: whether CPUs that can do so compute convolutions and hidden layers in bfloat16; the
-        learner's variables and optimiser stay in float32.
+        learner's variables and optimizer stay in float32.
       exploration: epsilons of the actors and of the evaluator.
       replay: settings of the replay memory.
       builder: maker of the agent's parts: 'standard', or 'module:function', such as your own

@@ -1,4 +1,4 @@
-"""Sonnet's optimisers on TensorFlow's fused kernels, and a guard against non-finite gradients.
+"""Sonnet's optimizers on TensorFlow's fused kernels, and a guard against non-finite gradients.
 
 Sonnet computes a step with a dozen operations per variable, each of which is a pass over memory. A
 fused kernel needs one pass. Slots, and thus checkpoints, are Sonnet's.
@@ -104,14 +104,14 @@ class AdaGrad(snt.Optimizer):
 
 
 class GuardedOptimizer:
-    """Several optimisers that step together; none steps if a gradient is not finite.
+    """Several optimizers that step together; none steps if a gradient is not finite.
 
     Attributes:
       num_skipped: int64 scalar, steps not taken so far; not part of a checkpoint.
     """
 
     def __init__(self, *parts: tuple[snt.Optimizer, Sequence[tf.Variable]]):
-        """Make the slots of optimisers, each given with the variables that it moves."""
+        """Make the slots of optimizers, each given with the variables that it moves."""
         self._parts = parts
         self.num_skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         for optimizer, variables in parts:
@@ -123,7 +123,7 @@ class GuardedOptimizer:
         """Take one step, or leave all variables and slots as they are and count it as skipped.
 
         Args:
-          gradients: gradients for each optimiser, in the order of the constructor.
+          gradients: gradients for each optimizer, in the order of the constructor.
           norms: scalars, global norms of these gradients before any clipping. Squares too large for
             float32 also make a norm infinite, by which clipping would make all gradients NaN.
         """

@@ -24,7 +24,7 @@ class QLearningUpdate(abc.ABC):
       variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
         where their epsilons depend on it.
       targets: variables of the target network.
-      state: networks, optimiser and number of updates, for checkpoints.
+      state: networks, optimizer and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
 

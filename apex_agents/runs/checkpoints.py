@@ -135,7 +135,7 @@ def save_checkpoint(
 
     Args:
       folder: folder of all checkpoints.
-      state: objects that `tf.train.Checkpoint` can hold (modules, optimisers, variables), by name.
+      state: objects that `tf.train.Checkpoint` can hold (modules, optimizers, variables), by name.
       parameters: parameters of the policy, arrays by the names of their variables.
       progress: progress of the run.
       keep: number of checkpoints to keep, the newest ones.

@@ -104,7 +104,7 @@ CRITIC_U_GRADIENT = [-10.8 / 2, 0.5 * 1.75 / 2]  # -5.4 and 0.4375
 CRITIC_V_GRADIENT = [[-5.4 * 0.2, -5.4 * 0.4], [0.4375 * -1.0, 0.4375 * 1.0]]
 CRITIC_NORM = math.sqrt(5.4**2 * (1 + 0.2**2 + 0.4**2) + 0.4375**2 * (1 + 1 + 1))
 # dq/da is (3, -0.5) in state 0 and (0.25, -4) in state 1, clipped to (1, -0.5) and (0.25, -1); the
-# optimiser descends its negative, averaged over two rows.
+# optimizer descends its negative, averaged over two rows.
 POLICY_GRADIENT = [[-1.0 / 2, 0.5 / 2], [-0.25 / 2, 1.0 / 2]]
 POLICY_Q = [1.0 + 3.0 * 0.5 - 0.5 * -0.25, 2.0 + 0.25 * 0.1 - 4.0 * 0.2]  # At a = pi(s).
 
@@ -133,7 +133,7 @@ class Parts:
         self.target.critic.v.assign(TARGET_V)
 
     def gradients(self, name: str) -> list[np.ndarray]:
-        """Return what the first update handed to an optimiser: its first moments are a tenth."""
+        """Return what the first update handed to an optimizer: its first moments are a tenth."""
         return [m.numpy() / 0.1 for m in self.update.state[f"{name}_optimizer"].m]
 
     def values(self, networks: DPGNetworks) -> list:
@@ -367,7 +367,7 @@ def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
     step = run(in_one(parts.update))
     step(TRANSITIONS, WEIGHTS)
     before = parts.learned()
-    # Policy, u and v, online and target; two moments of each, and a count for each optimiser.
+    # Policy, u and v, online and target; two moments of each, and a count for each optimizer.
     assert len(before) == 3 + 3 + 2 * 3 + 2
     metrics = step(spoil(spoilt), WEIGHTS).metrics
     assert parts.learned() == before

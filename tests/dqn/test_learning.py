@@ -254,7 +254,7 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
 
 @pytest.mark.fault(
     breaks="a batch whose gradients are NaN or infinite (DQN)",
-    holds="the network and its optimiser stay as they are; counted",
+    holds="the network and its optimizer stay as they are; counted",
 )
 @EAGER_AND_GRAPH
 @RETURN_THAT_SPOILS

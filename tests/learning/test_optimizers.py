@@ -1,4 +1,4 @@
-"""Tests of the optimisers, and of taking no step where a gradient is not finite."""
+"""Tests of the optimizers, and of taking no step where a gradient is not finite."""
 
 import math
 
@@ -16,7 +16,7 @@ EAGER_AND_GRAPH = pytest.mark.parametrize(
 
 
 class Pair:
-    """Two optimisers, of a vector and of a number."""
+    """Two optimizers, of a vector and of a number."""
 
     def __init__(self):
         self.vector, self.number = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
@@ -35,7 +35,7 @@ class Pair:
 
 
 @EAGER_AND_GRAPH
-def test_each_optimiser_descends_its_own_gradients(run):
+def test_each_optimizer_descends_its_own_gradients(run):
     pair = Pair()
     run(pair.apply)(tf.constant([-5.0, 7.0]), tf.constant(9.0))
     # The first steps of both are the learning rate in the direction of each gradient's sign.

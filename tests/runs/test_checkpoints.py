@@ -272,7 +272,7 @@ def everything(learner: ApexLearner, folder: pathlib.Path) -> dict[str, np.ndarr
 
 @pytest.mark.fault(
     breaks="1000 updates, interrupted after 500 by a checkpoint and a new learner",
-    holds="parameters, optimiser slots and counters equal those of 1000 in a row, bit for bit",
+    holds="parameters, optimizer slots and counters equal those of 1000 in a row, bit for bit",
 )
 def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, tmp_path):
     straight, halfway = agent.make_learner(0, seed=1), agent.make_learner(0, seed=1)
