@@ -31,6 +31,7 @@ from apex_agents.environments import (
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
+from apex_agents.networks import RunningNormalization
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
@@ -51,8 +52,11 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     settings = vars(experiment.config.agent) if experiment.config else {}
     if experiment.config and (warning := torso_warning(experiment.config.agent, spec)):
         logging.warning("%s: %s", experiment.task, warning)
-    if any(isinstance(value, str) and ":" in value for value in settings.values()):
+    named = [*settings.values(), *settings.get("part_torsos", {}).values()]
+    if any(isinstance(value, str) and ":" in value for value in named):
         check_own_networks(experiment.builder, spec)
+    if experiment.run.num_learners > 1:
+        _check_statistics(experiment.builder, spec)
     if ":" in settings.get("builder", "") and isinstance(experiment.builder, ApexBuilder):
         check_own_update(experiment.builder, spec)
     return spec
@@ -114,6 +118,17 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
             "The agent's networks give an observation a different value when the others of its "
             "batch change, as normalization over a batch does. Learner, actors and evaluations "
             "have batches of different sizes; use layer normalization."
+        )
+
+
+def _check_statistics(builder: Builder, spec: EnvironmentSpec) -> None:
+    """Raise a ValueError for networks with statistics that several learners would not keep."""
+    networks = tf.nest.flatten(builder.make_networks(spec))
+    if any(isinstance(m, RunningNormalization) for net in networks for m in net.submodules):
+        raise ValueError(
+            "The agent's networks have a RunningNormalization. Several learners cannot normalize "
+            "observations: the parameter server, which publishes the statistics, sees none. Set "
+            "run.num_learners=1, or let a wrapper of the environment scale them."
         )
 
 

@@ -33,7 +33,7 @@ from apex_agents.environments import (
     without_mask,
 )
 from apex_agents.environments.atari import emulator_settings, rom_name
-from apex_agents.legal_actions import ILLEGAL
+from apex_agents.legal_actions import is_legal
 from apex_agents.loading import TrainedPolicy
 from apex_agents.networks.torsos import PixelConv2D
 from apex_agents.registry import find_agent
@@ -336,4 +336,4 @@ def check_difference(
 
 
 def _without_illegal(output: np.ndarray) -> np.ndarray:
-    return np.where(output == ILLEGAL, 0, output)
+    return np.where(is_legal(output), output, 0)

@@ -5,6 +5,8 @@ what it gives out for other actions, so that they are never the greatest, and ra
 are drawn from the legal ones.
 """
 
+from typing import Any
+
 import sonnet as snt
 import tensorflow as tf
 
@@ -32,12 +34,18 @@ def mask_values(values: tf.Tensor, observations: tf.Tensor, spec: EnvironmentSpe
     return tf.where(tf.reshape(legal, shape), values, ILLEGAL)
 
 
+def is_legal(values: Any) -> Any:
+    """Return which values of an array or a tensor `mask_values` has left, means included.
+
+    The mean of many `ILLEGAL`, as of quantiles, is a little above or below it in float32.
+    """
+    return values > ILLEGAL / 2
+
+
 def mean_of_legal(values: tf.Tensor) -> tf.Tensor:
     """Return the mean of values `[..., A, ...]` without those that `mask_values` has replaced."""
-    is_legal = values > ILLEGAL
-    return tf.reduce_sum(tf.where(is_legal, values, 0.0)) / tf.reduce_sum(
-        tf.cast(is_legal, tf.float32)
-    )
+    legal = is_legal(values)
+    return tf.reduce_sum(tf.where(legal, values, 0.0)) / tf.reduce_sum(tf.cast(legal, tf.float32))
 
 
 def drop_masks(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:

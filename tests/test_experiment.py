@@ -520,6 +520,28 @@ def test_networks_of_users_act_once_before_a_run(own, message):
     assert "\n" not in str(caught.value)
 
 
+def make_normalized_over_batch(spec: EnvironmentSpec, config: Any) -> snt.Module:
+    return NormalizedOverBatch(spec, config)
+
+
+def test_torsos_of_parts_act_once_before_a_run():
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig("function", "mine")
+    config.agent.torso, config.agent.frame_stack = "mlp", 0
+    config.agent.part_torsos = {"a": f"{__name__}:make_normalized_over_batch"}
+    vector = spaces.Box(-1, 1, (2,))
+    space = spaces.Dict({"a": vector, "b": vector})
+
+    def make() -> gymnasium.Env:
+        environment = gymnasium.make("CartPole-v1")
+        return gymnasium.wrappers.TransformObservation(
+            environment, lambda x: {"a": x[:2], "b": x[2:]}, space
+        )
+
+    with pytest.raises(ValueError, match="when the others of its batch change"):
+        check_experiment(make_experiment(config, environment_fn=make))
+
+
 def make_embedding(spec: EnvironmentSpec, config: Any) -> snt.Module:
     layers = [lambda x: tf.cast(x, tf.int32), snt.Embed(5, 3), snt.Flatten(), snt.Linear(8)]
     return snt.Sequential(layers)

@@ -14,6 +14,7 @@ import documented_logs
 import numpy as np
 import pytest
 import reverb
+import sonnet as snt
 import tensorflow as tf
 from acme.utils import loggers
 from dm_env import specs
@@ -21,6 +22,7 @@ from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents import learners as learners_module
 from apex_agents.builder import ApexBuilder
+from apex_agents.checks import check_experiment
 from apex_agents.config import LearnersConfig, RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -42,6 +44,7 @@ from apex_agents.learning.gradient_learner import GradientLearner, OutlierFilter
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import update_on_batch
 from apex_agents.local import run_local
+from apex_agents.networks import RunningNormalization
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.presets import load_config
 from apex_agents.r2d2.builder import R2D2Builder
@@ -563,6 +566,45 @@ def test_what_several_learners_cannot_do_is_refused(changes, words):
         setattr(config.agent, name, value)
     with pytest.raises(ValueError, match=rf"run.num_learners is 2; .*{words}"):
         make_experiment(config)
+
+
+def make_normalized_torso(spec, config):
+    normalization = RunningNormalization(spec.observations.shape)
+    return snt.Sequential([normalization, snt.Linear(4), tf.nn.relu])
+
+
+@pytest.mark.parametrize("num_learners", [1, 2])
+@pytest.mark.parametrize("name", ["apex_dqn_cartpole", "apex_dpg_pendulum"])
+def test_statistics_of_own_networks_need_one_learner(name, num_learners):
+    config = load_config(name)
+    config.agent.num_sgd_steps_per_step, config.run.num_learners = 1, num_learners
+    config.agent.normalize_observations = False
+    own = f"{__name__}:make_normalized_torso"
+    if name == "apex_dqn_cartpole":
+        config.agent.torso = own
+    else:
+        config.agent.critic_torso = own
+    experiment = make_experiment(config)
+    if num_learners == 1:
+        check_experiment(experiment)
+    else:
+        with pytest.raises(ValueError, match=r"RunningNormalization.*run.num_learners=1"):
+            check_experiment(experiment)
+
+
+def make_static_torso(spec, config):
+    return snt.Sequential([lambda x: tf.reshape(x, [x.shape[0], -1]), snt.Linear(4), tf.nn.relu])
+
+
+def test_own_networks_may_read_the_size_of_a_batch(serve):
+    config = dataclasses.replace(load_config("apex_dqn_cartpole").agent, batch_size=8)
+    builder = ApexDQNBuilder(config, make_static_torso)
+    spec = make_agent("dueling")[1]
+    run = RunConfig(num_learners=2)
+    client = serve(*add_gradient_tables(builder.make_replay_tables(spec), builder, spec, run))
+    server = make_parameter_server(builder, run, [client], spec, [client])
+    server.publish()
+    server.close()
 
 
 def test_actors_that_compute_gradients_have_one_learner():

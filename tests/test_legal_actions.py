@@ -158,6 +158,19 @@ def test_drawn_actions_are_legal_and_equally_likely():
         assert set(q_taken) == {1.0, -50.0}
 
 
+@pytest.mark.parametrize("num_quantiles", [32, 80, 1000])
+def test_a_mean_of_quantiles_is_as_illegal_as_they_are(num_quantiles):
+    builder = make_dqn(head="quantile", num_quantiles=num_quantiles)
+    policy = EpsilonGreedyPolicy(builder.make_networks(SPEC), np.ones(200), 0)
+    step = policy(restart_batch(observe(*200 * [[0, 1, 0, 1]])))
+    assert set(step.action.tolist()) == {1, 3}
+    assert np.all(np.abs(step.q_taken) < 100)
+    mean = np.full(2, np.mean(np.full(num_quantiles, ILLEGAL), dtype=np.float32))
+    for_onnx = [(np.stack([mean, [1.0, 2.1]]), np.stack([[ILLEGAL] * 2, [1.0, 2.0]]))]
+    with pytest.raises(ExportError, match=r"by up to 1.0e-01"):
+        check_difference("q_values", for_onnx, 1e-4, 1e-6)
+
+
 def make_policies() -> dict[str, Any]:
     """Make policies of two environments, which explore as much as they can."""
     dqn, r2d2 = make_dqn(), R2D2Builder(make_r2d2_config())

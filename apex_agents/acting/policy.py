@@ -7,7 +7,7 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
-from apex_agents.legal_actions import ILLEGAL
+from apex_agents.legal_actions import is_legal
 
 
 class PolicyOutput(NamedTuple):
@@ -124,10 +124,10 @@ class EpsilonGreedy:
         self._random = np.random.default_rng(seed)
 
     def _choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the actions `[E]`, int32, none of them `ILLEGAL`, and their values of `[E, A]`."""
+        """Return the actions `[E]`, int32, all of them legal, and their values of `[E, A]`."""
         num_envs = len(q_values)
         explore = self._random.random(num_envs) < self._current_epsilons()
-        drawn = np.where(q_values > ILLEGAL, self._random.random(q_values.shape), -1.0)
+        drawn = np.where(is_legal(q_values), self._random.random(q_values.shape), -1.0)
         uniform = drawn.argmax(axis=-1)
         action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
         return action, q_values[np.arange(num_envs), action]

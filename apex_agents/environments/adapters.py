@@ -24,6 +24,8 @@ from apex_agents.environments.vector_environment import (
     MAX_FAILURES_IN_A_ROW,
 )
 
+_ENVIRONMENTS = (gymnasium.Env, gymnasium.vector.VectorEnv)
+
 
 def adapt(
     environment: Any,
@@ -35,10 +37,10 @@ def adapt(
     """Return an environment of gymnasium or dm_env with the observations and actions of agents.
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
-    discount 1; dm_env environments may have any discount. A step before the first reset, or after a
-    LAST step, ignores its action and resets. `conversion` and `actions` describe how observations
-    and actions are converted. An array that has its dtype already is not copied: an environment
-    that reuses its arrays does so here, too.
+    discount 1; dm_env environments may have any discount in [0, 1]. A step before the first reset,
+    or after a LAST step, ignores its action and resets. `conversion` and `actions` describe how
+    observations and actions are converted. An array that has its dtype already is not copied: an
+    environment that reuses its arrays does so here, too.
 
     Args:
       environment: a `gymnasium.Env` or a `dm_env.Environment`.
@@ -55,7 +57,7 @@ def adapt(
         wrapper differ between environments.
     """
     if isinstance(environment, gymnasium.Env):
-        _check_wrappers(environment)
+        check_wrappers(environment)
         environment = _GymnasiumSteps(environment, seed)
     elif not isinstance(environment, dm_env.Environment):
         kind = type(environment).__name__
@@ -80,6 +82,8 @@ class AdaptedEnvironment(dm_env.Environment):
     ):
         self._environment = environment
         has_info = isinstance(environment, _GymnasiumSteps)
+        if metrics and not has_info:
+            raise ValueError(f"environment.metrics are {[*metrics]}, but dm_env has no `info`")
         self._metrics = InfoMetrics(metrics) if has_info else None
         self.metric_names = self._metrics.names if self._metrics else ()
         self._max_steps = max_episode_steps
@@ -261,26 +265,29 @@ def _unpack(method: str, names: tuple[str, ...], returned: Any) -> tuple[Any, ..
     )
 
 
-def _check_wrappers(environment: Any) -> None:
+def check_wrappers(environment: Any) -> None:
     """Raise a ValueError for a wrapper with which each environment has a different scale."""
-    while isinstance(environment, gymnasium.Wrapper):
+    while isinstance(environment, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
         is_frozen = not getattr(environment, "update_running_mean", True)
         # A mean, a variance and a count are what gymnasium's `RunningMeanStd` has, and copies of it
         # have them in whatever wrapper they are.
-        held = [each for each in vars(environment).values() if not isinstance(each, gymnasium.Env)]
+        held = [each for each in vars(environment).values() if not isinstance(each, _ENVIRONMENTS)]
         names = {"mean", "var", "count"}
         has_statistics = any(
             names <= getattr(each, "__dict__", {}).keys() for each in [environment, *held]
         )
         if has_statistics and not is_frozen:
             raise ValueError(
-                f"its wrapper {type(environment).__name__} keeps separate running statistics per "
-                "environment and starts empty in evaluations: scale rewards by a constant, as "
-                "gymnasium.wrappers.TransformReward can, and observations by "
-                "agent.normalize_observations=True. Statistics that are final are accepted with "
-                "update_running_mean=False"
+                f"its wrapper {type(environment).__name__} keeps running statistics of its own, "
+                "which other actors do not share and which start empty in evaluations: scale "
+                "rewards by a constant, as gymnasium.wrappers.TransformReward can, and "
+                "observations by agent.normalize_observations=True. Statistics that are final are "
+                "accepted with update_running_mean=False"
             )
         environment = environment.env
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        for one in getattr(environment, "envs", ()):  # Those of a `SyncVectorEnv`.
+            check_wrappers(one)
 
 
 def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

@@ -83,9 +83,7 @@ class BatchedEnvironment(VectorEnvironment):
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, int)
         self._is_over = np.zeros(self.num_envs, bool)
         self._newest: dm_env.TimeStep
-        self._next_observations: (
-            np.ndarray
-        )  # `[E, ...]`, of SAME_STEP environments that begin episodes.
+        self._next_observations: np.ndarray  # `[E, ...]`, with which SAME_STEP ones begin.
 
     def reset(self) -> dm_env.TimeStep:
         first, self._first = self._first, None
@@ -109,6 +107,11 @@ class BatchedEnvironment(VectorEnvironment):
             own = tuple(own.T)
         with self._in_step:
             observation, reward, terminated, truncated, info = self._environment.step(own)
+        columns = {"reward": reward, "terminated": terminated, "truncated": truncated}
+        for name, column in columns.items():
+            if np.shape(column) != (self.num_envs,):
+                shape = np.shape(column)
+                raise ValueError(f"{name} has the shape {shape}, not {(self.num_envs,)}")
         self._begin(is_first)
         reward = np.where(is_first, 0.0, np.asarray(reward, np.float64))
         ends = [np.asarray(end, bool) & ~is_first for end in (terminated, truncated)]
@@ -272,10 +275,14 @@ class BatchedEnvironment(VectorEnvironment):
             if array.shape != (self.num_envs, *space.shape):
                 expected = (self.num_envs, *space.shape)
                 raise ValueError(f"observations have the shape {array.shape}, not {expected}")
-            return array.reshape([-1, *spec.shape]).astype(spec.dtype)
+            if array.dtype == space.dtype or space.dtype.kind == array.dtype.kind == "f":
+                return array.reshape([-1, *spec.shape]).astype(spec.dtype)
         if isinstance(space, spaces.Discrete):
             places = np.asarray(observations) - space.start
-            return (places[:, np.newaxis] == np.arange(space.n)).astype(np.float32)
+            one_hot = places[:, np.newaxis] == np.arange(space.n)
+            if one_hot.any(axis=1).all():
+                return one_hot.astype(np.float32)
+        # One by one, where each is compared with its space.
         several = iterate(self._environment.observation_space, observations)
         return np.stack([self._convert_row(row) for row in several])
 

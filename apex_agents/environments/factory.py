@@ -12,7 +12,12 @@ import gymnasium
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from apex_agents.environments.adapters import AdaptedEnvironment, adapt, make_to_render
+from apex_agents.environments.adapters import (
+    AdaptedEnvironment,
+    adapt,
+    check_wrappers,
+    make_to_render,
+)
 from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, rom_name
 from apex_agents.environments.batched import BatchedEnvironment
 from apex_agents.environments.gymnasium_tasks import find_task
@@ -126,9 +131,12 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
             "max_episode_steps": None,
             "metrics": (),
         }
+        allowed = f"left out for the suite {config.suite!r}"
         for name, unset in unset_values.items():
-            value, allowed = getattr(config, name), f"left out for the suite {config.suite!r}"
+            value = getattr(config, name)
             require(value == unset, f"environment.{name}", value, allowed)
+        mask = config.action_mask
+        require(mask in (None, DEFAULT_MASK), "environment.action_mask", mask, allowed)
     return _SUITES[config.suite](config)
 
 
@@ -305,6 +313,7 @@ def _make_batch(
         num_envs, wanted = environment.num_envs, offered[_NUM_ENVS]
         if num_envs != wanted:
             raise ValueError(f"it returns {num_envs} environments, not {wanted}")
+        check_wrappers(environment)
         return environment
 
 

@@ -333,15 +333,17 @@ def name_call(what: str, call: str, timeout_seconds: float | None) -> Waiting:
 
 
 def check_finite(timestep: dm_env.TimeStep) -> None:
-    """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
+    """Raise a ValueError if an agent would learn from what is not finite, or no discount."""
     observation = np.asarray(timestep.observation)
     if observation.dtype.kind == "f" and not np.isfinite(observation).all():
         raise ValueError("the observation is not finite")
     if timestep.first():  # Its reward and its discount are not read.
         return
-    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
-        if value is None or not abs(float(value)) <= _MAX_FLOAT32:
-            raise ValueError(f"the {name} is {value}")
+    reward, discount = timestep.reward, timestep.discount
+    if reward is None or not abs(float(reward)) <= _MAX_FLOAT32:
+        raise ValueError(f"the reward is {reward}")
+    if discount is None or not 0.0 <= float(discount) <= 1.0:
+        raise ValueError(f"the discount is {discount}; it has to be in [0, 1]")
 
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)

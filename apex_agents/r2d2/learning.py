@@ -15,7 +15,7 @@ from apex_agents.learning.sequence_losses import (
     sequence_td_loss,
     unrescale,
 )
-from apex_agents.legal_actions import ILLEGAL, mean_of_legal
+from apex_agents.legal_actions import is_legal, mean_of_legal
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.networks import RecurrentNetwork, State
@@ -156,7 +156,7 @@ class R2D2Update(QLearningUpdate):
             inputs = [tf.gather(tensor, index, batch_dims=1) for tensor in batch.steps]
             acted, _ = self.network(*inputs, *state)
             learned = tf.gather(q_values, index, batch_dims=1)
-            size = tf.reduce_max(tf.where(learned > ILLEGAL, tf.abs(learned), 0.0), axis=1)
+            size = tf.reduce_max(tf.where(is_legal(learned), tf.abs(learned), 0.0), axis=1)
             metrics[name] = tf.reduce_mean(tf.norm(learned - acted, axis=1) / size)
         return metrics
 

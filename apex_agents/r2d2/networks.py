@@ -98,6 +98,11 @@ def make_core(config: R2D2Config, spec: EnvironmentSpec) -> snt.RNNCore:
         raise ValueError(f"{label} raises {type(error).__name__}: {error}. {_NEEDED}") from error
     if state is None:
         raise ValueError(f"{label} returns {core!r}. {_NEEDED}")
+    if any(isinstance(module, RunningNormalization) for module in core.submodules):
+        raise ValueError(
+            f"{label} has a RunningNormalization, which learns its statistics in a torso only: put "
+            "it there, or set agent.normalize_observations=True"
+        )
     if tape.watched_variables():
         raise ValueError(
             f"{label} has an initial state that is learned. No gradient would reach it, since "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import dm_env
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces, vector
+from gymnasium.vector.utils import batch_space
 
 from apex_agents.environments import (
     EnvironmentConfig,
@@ -361,6 +363,83 @@ def test_dicts_are_converted_row_by_row(mode):
 def test_what_cannot_be_is_refused(make, fields, words):
     with pytest.raises(ValueError, match=words):
         make_batch(make, **fields)
+
+
+def normalize_rewards(num_envs: int) -> vector.VectorEnv:
+    normalized = gymnasium.wrappers.vector.NormalizeReward(make_cartpoles(num_envs))
+    return gymnasium.wrappers.vector.ClipReward(normalized, -1.0, 1.0)
+
+
+def make_normalized() -> gymnasium.Env:
+    return gymnasium.wrappers.NormalizeReward(gymnasium.make("CartPole-v1"))
+
+
+@pytest.mark.parametrize("make", [normalize_rewards, batch_of(make_normalized)])
+def test_running_statistics_of_their_own_are_refused(make):
+    with pytest.raises(ValueError, match=r"NormalizeReward.*agent.normalize_observations=True"):
+        make_batch(make)
+
+
+class Given(vector.VectorEnv):
+    """Returns the same observation, reward and ends at each step."""
+
+    def __init__(self, space: spaces.Space, observation: Any, **columns: Any):
+        self.num_envs = NUM_ENVS
+        self.single_observation_space, self.single_action_space = space, spaces.Discrete(2)
+        self.observation_space = batch_space(space, NUM_ENVS)
+        self.action_space = batch_space(self.single_action_space, NUM_ENVS)
+        self._observations = np.stack(NUM_ENVS * [np.asarray(observation)])
+        zeros = {"reward": np.ones(NUM_ENVS), "terminated": np.zeros(NUM_ENVS, bool)}
+        self._columns = {**zeros, "truncated": np.zeros(NUM_ENVS, bool), **columns}
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return self._observations, {}
+
+    def step(self, actions: Any) -> Any:
+        return self._observations, *self._columns.values(), {}
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "words"),
+    [
+        (spaces.Box(0, 255, (2, 2), np.uint8), np.full([2, 2], 0.5), "holds 0.5"),
+        (spaces.Box(0, 255, (2,), np.uint8), [300, 1], "holds 300"),
+        (spaces.Box(0, 255, (2,), np.uint8), [-1, 1], "holds -1"),
+        (spaces.Box(-5, 5, (2,), np.int8), [1, 300], "holds 300"),
+        (spaces.Discrete(3), 3, r"holds 3, its space is Discrete\(3\)"),
+        (spaces.Discrete(3, start=1), 1.5, "holds 1.5"),
+    ],
+)
+def test_observations_outside_of_their_space_are_an_error(space, observation, words):
+    environment = make_batch(lambda num_envs: Given(space, observation))
+    with pytest.raises(ValueError, match=words):
+        environment.reset()
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "seen"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), np.array([3, 255], np.int64), [3, 255]),
+        (spaces.Box(-1, 1, (2,), np.float32), np.array([0.5, 1.5]), [0.5, 1.5]),
+        (spaces.Discrete(3, start=1), 3, [0, 0, 1]),
+        (spaces.MultiBinary([2, 2]), [[1, 0], [0, 1]], [1, 0, 0, 1]),
+    ],
+)
+def test_observations_may_have_another_dtype(space, observation, seen):
+    environment = make_batch(lambda num_envs: Given(space, observation))
+    rows = environment.reset().observation
+    assert rows.tolist() == NUM_ENVS * [seen]
+    assert rows.dtype == environment.spec.observations.dtype
+
+
+@pytest.mark.parametrize("name", ["reward", "terminated", "truncated"])
+@pytest.mark.parametrize("shape", [(), (NUM_ENVS, 1), (NUM_ENVS + 1,)])
+def test_columns_of_another_shape_are_an_error(name, shape):
+    space, zeros = spaces.Box(-1, 1, (2,)), np.zeros(shape, float if name == "reward" else bool)
+    environment = make_batch(lambda num_envs: Given(space, [0.0, 0.0], **{name: zeros}))
+    environment.reset()
+    with pytest.raises(ValueError, match=rf"{name} has the shape {re.escape(str(shape))}, not \(3"):
+        environment.step(np.zeros(NUM_ENVS, np.int32))
 
 
 def test_numbers_that_are_not_finite_are_an_error():

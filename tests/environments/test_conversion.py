@@ -48,6 +48,7 @@ OPEN = spaces.Box(np.array([-1e300, 0.0]), np.array([2.0, 2.0]), dtype=np.float6
         (spaces.Discrete(3, start=5), (3,), np.float32, (0, 1), 5, [1.0, 0.0, 0.0]),
         (spaces.MultiDiscrete([2, 3]), (5,), np.float32, (0, 1), [1, 0], [0.0, 1.0, 1.0, 0.0, 0.0]),
         (spaces.MultiBinary(3), (3,), np.float32, (0, 1), [1, 0, 1], [1.0, 0.0, 1.0]),
+        (spaces.MultiBinary([1, 2]), (2,), np.float32, (0, 1), [[1, 0]], [1.0, 0.0]),
         (  # In the order of the names, whatever the order of the dicts.
             *(spaces.Dict({"y": VECTOR, "x": spaces.Discrete(2)}), (4,), np.float32),
             *(([0, 0, -1, -1], [1, 1, 2, 2]), {"y": [0.5, 0.25], "x": 1}, [0.0, 1.0, 0.5, 0.25]),

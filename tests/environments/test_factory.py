@@ -136,6 +136,18 @@ def test_unknown_names_and_fields_that_a_suite_does_not_read_are_errors(fields, 
         make_vector_environment(config, num_envs=1, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("suite", "task"),
+    [("atari", "pong"), ("control", "cartpole:swingup"), ("toy", "catch")],
+)
+def test_suites_without_masks_take_no_name_of_one(suite, task):
+    for name in ("action_mask", None):
+        check_config(EnvironmentConfig(suite, task, action_mask=name), "environment.")
+    config = EnvironmentConfig(suite, task, action_mask="legal_moves")
+    with pytest.raises(ValueError, match=r"environment.action_mask is .legal_moves.; .*left out"):
+        check_config(config, "environment.")
+
+
 class Corridor(gymnasium.Env):
     """Observes the seed of its first reset; ends never."""
 

@@ -197,7 +197,7 @@ def test_an_entry_of_another_size_is_refused():
 @pytest.mark.parametrize(
     ("masks", "words"),
     [
-        ([[1, 0, 0], [0, 0, 0], [1, 0, 0]], "no action is legal by 'action_mask'"),
+        ([[1, 0, 0], [0, 0, 0], [1, 0, 0]], "no action is legal by 'action_mask', but the episode"),
         ([[1, 0, 0], None, [1, 0, 0]], "info has no 'action_mask'"),
         ([[1, 0, 0], [1, 0, 2], [1, 0, 0]], "has to hold a 0 or a 1"),
     ],

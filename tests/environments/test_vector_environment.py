@@ -225,6 +225,10 @@ class Failing(Countdown):
             return timestep._replace(reward=1e39)  # Infinite in float32.
         if action == 95:
             return timestep._replace(discount=np.nan)
+        if action == 96:
+            return timestep._replace(discount=1.5)
+        if action == 97:
+            return timestep._replace(discount=-0.1)
         return timestep
 
 
@@ -240,7 +244,9 @@ class Failing(Countdown):
         (92, "ValueError: the reward is inf"),
         (93, "ValueError: the reward is None"),
         (94, "ValueError: the reward is 1e+39"),
-        (95, "ValueError: the discount is nan"),
+        (95, "ValueError: the discount is nan; it has to be in [0, 1]"),
+        (96, "ValueError: the discount is 1.5; it has to be in [0, 1]"),
+        (97, "ValueError: the discount is -0.1; it has to be in [0, 1]"),
     ],
 )
 def test_an_environment_that_fails_begins_another_episode(action, message, caplog):

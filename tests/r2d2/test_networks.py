@@ -9,6 +9,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks import RunningNormalization
 from apex_agents.r2d2.networks import make_network
 from apex_agents.replay.sequences import Steps
 from apex_agents.validation import check_config
@@ -98,6 +99,15 @@ def make_core_that_raises(spec, config):
     return Broken(5)
 
 
+def make_normalized_core(spec, config):
+    class Normalized(snt.GRU):
+        def __init__(self):
+            super().__init__(5)
+            self.normalization = RunningNormalization([3])
+
+    return Normalized()
+
+
 def make_failing_core(spec, config):
     return snt.LSTM(config.no_such_field)
 
@@ -163,6 +173,7 @@ def test_inputs_can_be_left_out(field):
         ("make_failing_core", ["agent.core", "AttributeError", "no_such_field"]),
         ("make_learned_state", ["agent.core", "learned", "constants"]),
         ("make_missing", ["agent.core", "make_missing"]),
+        ("make_normalized_core", ["agent.core", "RunningNormalization", "in a torso only"]),
         ("make_shared_core", ["agent.core", "earlier call", "gru/"]),
         ("make_core_of_one_row", ["agent.core", "(1, 5)", "batch of 2"]),
         ("make_core_with_three_axes", ["agent.core", "(2, 1, 5)", "[B, G]"]),
