@@ -11,7 +11,10 @@ from typing import Any
 from apex_agents.metrics import columns
 from apex_agents.studies.study import Setting, Study
 
-_DOUBLE: dict[str, Any] = {"agent.target": "double"}
+_AS_IT_IS: dict[str, Any] = {
+    "agent.target": "double",
+    "agent.replay.initial_priority": "td_error",
+}
 _MUNCHAUSEN: dict[str, Any] = {"agent.target": "munchausen"}
 _LARGEST_FIRST: dict[str, Any] = {"agent.replay.initial_priority": "max"}
 # Twice as many updates of half the size, which take as long.
@@ -23,11 +26,11 @@ _SMALL_BATCHES: dict[str, Any] = {
 
 
 def get_study() -> Study:
-    """Return the changes; all else is as in the config."""
+    """Return the changes of what the config had then; all else is as in the config."""
     changes: dict[str, dict[str, Any]] = {
-        "as it is": _DOUBLE,
-        "one step": {**_DOUBLE, "agent.n_step": 1},
-        "largest priority first": {**_DOUBLE, **_LARGEST_FIRST},
+        "as it is": {},
+        "one step": {"agent.n_step": 1},
+        "largest priority first": _LARGEST_FIRST,
         "Munchausen": _MUNCHAUSEN,
         "Munchausen, largest priority first": {**_MUNCHAUSEN, **_LARGEST_FIRST},
         "both, batches of 32": {**_MUNCHAUSEN, **_LARGEST_FIRST, **_SMALL_BATCHES},
@@ -35,7 +38,8 @@ def get_study() -> Study:
     return Study(
         title="Changes of Ape-X DQN on Atari",
         settings={
-            name: Setting("apex_dqn_atari_single_host", fields) for name, fields in changes.items()
+            name: Setting("apex_dqn_atari_single_host", {**_AS_IT_IS, **fields})
+            for name, fields in changes.items()
         },
         tasks=("boxing", "seaquest", "space_invaders"),
         fields={"run.max_actor_steps": 500_000, "run.evaluation.min_period_seconds": 600.0},

@@ -17,6 +17,8 @@ def _settings(n_step: int, rate_steps: int | None, period: int) -> Setting:
         "agent.n_step": n_step,
         "agent.learning_rate_steps": rate_steps,
         "agent.target_update_period": period,
+        "agent.target": "double",
+        "agent.replay.initial_priority": "td_error",
     }
     return Setting("apex_dqn_atari_single_host", fields)
 

@@ -20,6 +20,8 @@ def _settings(learning_rate: float, samples: float, **changes: Any) -> Setting:
         "agent.replay.samples_per_insert": samples,
         "agent.learning_rate_steps": None,
         "agent.target_update_period": 500,
+        "agent.target": "double",
+        "agent.replay.initial_priority": "td_error",
     }
     return Setting("apex_dqn_atari_single_host", fields | changes)
 

@@ -15,6 +15,8 @@ _EARLIER = {
     "agent.n_step": 5,
     "agent.target_update_period": 1_000,
     "agent.learning_rate_steps": None,
+    "agent.target": "double",
+    "agent.replay.initial_priority": "td_error",
 }
 _EARLIER_A2C = {"agent.learning_rate": 7e-4, "run.num_actors": 2, "run.num_envs_per_actor": 8}
 
