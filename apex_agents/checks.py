@@ -62,12 +62,13 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     return spec
 
 
-def _report_wait(name: str, wait: Wait) -> None:
+def report_wait(name: str, wait: Wait) -> None:
+    """Log a long wait."""
     logging.error("%s %s", name, wait)  # Warnings are off while an environment is tried.
 
 
 @restoring_process()
-@reporting_thread("The check before the run", _report_wait)
+@reporting_thread("The check before the run", report_wait)
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec; warn of numbers that agents cannot tell apart.
 
@@ -110,7 +111,7 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
         policy = builder.make_policy(spec, range(2), 2, 0)
         batches = [restart_batch(observations[rows]) for rows in ([0, 1], [0, 1], [0, 2])]
         values = [float(policy(batch).value[0]) for batch in batches]
-    except Exception as error:  # The user's code may raise anything.
+    except (Exception, SystemExit) as error:  # The user's code may raise anything.
         raise ValueError(f"The agent's networks cannot act: {in_one_line(error)}") from error
     # Values of noisy networks differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
@@ -192,7 +193,7 @@ def _without_remarks() -> Iterator[None]:
         os.close(standard_error)
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return the first line of an error, and the place in user-defined code that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = (sysconfig.get_path("purelib"), str(pathlib.Path(__file__).parent))
@@ -228,7 +229,7 @@ def _naming(task: str, use: str) -> Iterator[None]:
     """Raise a ValueError if an environment fails; `use` says when it is, as 'reset'."""
     try:
         yield
-    except Exception as error:  # The code of an environment may raise anything.
+    except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
         raise ValueError(f"{task} fails when it is {use}: {in_one_line(error)}") from error
 
 

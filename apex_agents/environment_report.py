@@ -16,7 +16,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from apex_agents.checks import in_one_line
+from apex_agents.checks import in_one_line, report_wait
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import (
@@ -40,6 +40,7 @@ from apex_agents.environments.frames import find_frames
 from apex_agents.environments.spec_record import describe_record
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.validation import require
+from apex_agents.waits import reporting_thread
 
 _MAX_SECONDS = 20.0
 # Networks begin with weights for numbers around 1.
@@ -68,6 +69,7 @@ class EnvironmentReport:
     __repr__ = __str__  # What a notebook shows.
 
 
+@reporting_thread("The check", report_wait)
 def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> EnvironmentReport:
     """Play an environment at random, and say what agents make of it.
 
@@ -94,7 +96,7 @@ def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> Environmen
         rows, played = _describe(made.spec), _Play(made)
         try:
             played.run(num_steps)
-        except Exception as error:  # The code of an environment may raise anything.
+        except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
             raise ValueError(f"The environment fails: {in_one_line(error)}") from error
         if not is_instance:
             again = stack.enter_context(contextlib.closing(_make(environment, kwargs)))

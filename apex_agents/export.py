@@ -336,4 +336,4 @@ def check_difference(
 
 
 def _without_illegal(output: np.ndarray) -> np.ndarray:
-    return np.where(is_legal(output), output, 0)
+    return np.where(is_legal(output) | np.isnan(output), output, 0)

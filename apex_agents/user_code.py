@@ -79,7 +79,7 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     try:
         with restoring_import():
             return importlib.import_module(name)
-    except Exception as error:  # The module is code and may raise anything.
+    except (Exception, SystemExit) as error:  # The module is code and may raise anything.
         raise ValueError(
             f"{field} is {reference!r}, but the module {name!r} cannot be imported: "
             f"{type(error).__name__}: {error}. It has to be in the folder in which the command is "

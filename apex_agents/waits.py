@@ -93,7 +93,7 @@ class NodeMemory:
         """Return the messages so far."""
         return self._memory[_MESSAGES_AT:_NUM_BYTES].replace(b"\0", b"")
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Write down the error that ends the node: its type and the first line of its message."""
         _FAILURE.pack_into(self._memory, _WAIT.size, describe(error).encode(errors="replace"))
 

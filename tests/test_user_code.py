@@ -120,12 +120,14 @@ def test_functions_of_a_script_are_found_by_the_same_script(monkeypatch):
         (":make", "'module:function'"),
         ("no_such_module:make", "ModuleNotFoundError"),
         ("broken_module:make", "ZeroDivisionError"),
+        ("script:make", "SystemExit: no licence"),
         ("json:dmups", "dumps"),
         ("json:__doc__", "no callable '__doc__'"),
     ],
 )
 def test_mistakes_name_the_field_and_the_reference(folder, reference, named):
     write(folder / "broken_module.py", "1 / 0\n")
+    write(folder / "script.py", "raise SystemExit('no licence')\n")
     with pytest.raises(ValueError) as caught:
         find_function(reference, "agent.torso")
     assert str(caught.value).startswith(f"agent.torso is {reference!r}")

@@ -82,7 +82,7 @@ def parse_flags(
             print(text, flags.FLAGS.module_help(module), *describe(), sep="\n", flush=True)
         leave(EXIT_SUCCESS)
     try:
-        return flags.FLAGS(list(argv))[1:]
+        arguments = flags.FLAGS(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
         meant = suggest(error.flagname)
         fail(f"--{error.flagname} is no flag; {meant}." if meant else error)
@@ -90,6 +90,10 @@ def parse_flags(
         fail(error)
     except Exception as error:  # Parsers of single flags raise errors of other types, too.
         fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
+    for flag in (flags.FLAGS[name] for name in flags.FLAGS):
+        if flag.value == "" and flag.default is None:
+            fail(f"--{flag.name} is empty, as with a variable that is not set; leave it out.")
+    return arguments
 
 
 def refuse_arguments(arguments: Sequence[str]) -> None:

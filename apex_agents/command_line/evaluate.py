@@ -52,6 +52,7 @@ from apex_agents.runs.config_file import read_config
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.parameter_file import SavedParameters, read_parameters
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
+from apex_agents.waits import reporting_thread
 
 _WORKDIR = define_workdir()
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
@@ -150,6 +151,8 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
             folder.mkdir(parents=True)
             break
         except FileExistsError:
+            if not folder.exists():  # `parent` is a link to a folder that is gone.
+                raise
             folder = parent / f"{name}-{number}"
     return folder
 
@@ -157,13 +160,16 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
 def _play(experiment: Experiment, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with _show_progress(request.num_episodes) as on_lock_step:
+        with (
+            reporting_thread("The evaluation", lambda name, wait: warn(f"{name} {wait}.")),
+            _show_progress(request.num_episodes) as on_lock_step,
+        ):
             return final_evaluation.evaluate(
                 experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
             )
     except (ValueError, OSError):
         raise
-    except Exception as error:  # The code of an environment may raise anything.
+    except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
         raise ValueError(f"{experiment.task} fails: {in_one_line(error)}") from error
 
 

@@ -80,7 +80,7 @@ from apex_agents.runs.setting_labels import read_labels, record_labels
 from apex_agents.runs.workdir import LOCK_FILE, check_path
 from apex_agents.studies import results
 from apex_agents.studies.plan import check_run, make_grid, plan_study
-from apex_agents.studies.runner import FINISHED, STOPPED, Runner, Screen, train
+from apex_agents.studies.runner import FAILED, FINISHED, STOPPED, Runner, Screen, train
 from apex_agents.studies.study import (
     LABEL,
     PROGRESS,
@@ -339,7 +339,8 @@ def _search(settings: Settings, name: str) -> NoReturn:
 
     tables = results.make_tables(study, points, endings, cells)
     is_written = results.write_results(folder, tables, draw, screen)
-    _leave(runner, lock, is_written and FINISHED in endings.values())
+    has_failed = FAILED in endings.values()
+    _leave(runner, lock, is_written and FINISHED in endings.values() and not has_failed)
 
 
 @contextlib.contextmanager

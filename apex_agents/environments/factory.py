@@ -35,7 +35,9 @@ from apex_agents.validation import Rule, check_config, matching, require, unknow
 from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
-_IS_METRIC = matching(lambda name: bool(NAME.fullmatch(name)), "'name' or 'mean(name)'")
+_IS_METRIC = matching(
+    lambda name: bool(NAME.fullmatch(name)), "'name' or 'mean(name)', several as ('a', 'b')"
+)
 # Of the control suite, by domain; those of hopper and of all that are not here are ours.
 _USUAL_REPEATS = {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "hopper": 4}
 # Parameter of a function that returns a `gymnasium.vector.VectorEnv`.
@@ -281,7 +283,7 @@ def _naming_errors(
         yield
     except but:
         raise
-    except Exception as error:  # The code may raise anything.
+    except (Exception, SystemExit) as error:  # The code may raise anything.
         raise ValueError(f"{problem}: {type(error).__name__}: {error}") from error
 
 
@@ -360,7 +362,7 @@ def _make(
             raise ValueError("its function has no argument `render_mode`")
         return adapt(environment, offered["seed"], config.max_episode_steps, None, config.metrics)
     # The code may raise anything. Often its library is missing, or an argument is wrong.
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         how = "made to be drawn" if render else "made"
         name = type(error).__name__
         raise ValueError(f"{_FIELD} {config.task!r} cannot be {how}: {name}: {error}") from error

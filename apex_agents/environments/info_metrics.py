@@ -12,7 +12,7 @@ from apex_agents.environments.conversion import to_number
 SUCCESS = "is_success"
 _MEAN = re.compile(r"mean\((.+)\)")
 # What `environment.metrics` may hold.
-NAME = re.compile(r"mean\([^()]+\)|[^()]+")
+NAME = re.compile(r"""mean\([^()",\s]+\)|[^()",\s]+""")
 
 
 class InfoMetrics:

@@ -234,7 +234,7 @@ class SyncVectorEnvironment(VectorEnvironment):
         try:
             with self._in_step[i]:
                 return hold_action(self._environments[i], action, self._num_repeats)
-        except Exception as error:  # No error of one environment may stop the others.
+        except (Exception, SystemExit) as error:  # No error of one environment may stop the others.
             self._count_failure(i, error)
             return self._reset(i), 0.0
 
@@ -246,10 +246,12 @@ class SyncVectorEnvironment(VectorEnvironment):
                     timestep = self._environments[i].reset()
                 check_finite(timestep)
                 return timestep
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._count_failure(i, error)
 
-    def _count_failure(self, i: int, error: Exception) -> None:
+    def _count_failure(self, i: int, error: Exception | SystemExit) -> None:
+        if isinstance(error, SystemExit):
+            error = RuntimeError(f"it calls sys.exit({error.code!r})")
         self.num_failures += 1
         self._failures_in_a_row[i] += 1
         if self._failures_in_a_row[i] == MAX_FAILURES_IN_A_ROW:

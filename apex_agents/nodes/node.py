@@ -179,7 +179,7 @@ def run_node(
     exit_code, result = 0, None
     try:
         result = function()
-    except Exception as error:  # A failure of any kind has to be reported.
+    except (Exception, SystemExit) as error:  # A failure of any kind has to be reported.
         failed = not lp.stop_event().is_set()  # Otherwise other nodes have stopped already.
         if failed and not own_process:
             raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error

@@ -80,6 +80,8 @@ def draw_study(
     groups: Sequence[Any], folder: pathlib.Path, title: str, x: str
 ) -> list[pathlib.Path]:
     """Draw the returns of groups of runs; see `curve_figures.draw_returns` and `draw_runs`."""
+    if not groups:
+        return []
     _import_matplotlib()
     from apex_agents.plotting import curve_figures
 

@@ -83,7 +83,12 @@ def new_workdir(name: str) -> Iterator[str]:
         try:
             folder.mkdir(parents=True)
             break
-        except FileExistsError:
+        except FileExistsError as error:
+            if not folder.exists():
+                raise ValueError(
+                    f"The folder {folder} cannot be written: {folder.parent} is a file, or a link "
+                    "to a folder that is gone."
+                ) from error
             folder = first.with_name(f"{first.name}-{number}")
         except OSError as error:
             raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error

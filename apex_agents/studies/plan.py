@@ -1,5 +1,6 @@
 """The plan of a study: the settings of a grid, and the runs with their folders and commands."""
 
+import dataclasses
 import itertools
 import pathlib
 import re
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apex_agents.checks import check_experiment
-from apex_agents.config import ExperimentConfig, without_other_target
+from apex_agents.config import ExperimentConfig, LearnersConfig, without_other_target
 from apex_agents.experiment import make_experiment
 from apex_agents.fields import change_fields, get_field
 from apex_agents.metrics import columns
@@ -29,6 +30,9 @@ _SEEDS_OF_GRID = 5
 _RUN_FIELDS = (
     "run.num_actors",
     "run.num_envs_per_actor",
+    "run.num_replays",
+    "run.num_learners",
+    *(f"run.learners.{field.name}" for field in dataclasses.fields(LearnersConfig)),
     "run.evaluation.num_episodes",
     "environment.max_episode_steps",
 )

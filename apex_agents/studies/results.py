@@ -342,7 +342,8 @@ def compare(rows: Sequence[Row]) -> str:
     """Return a table of the scores with a row for each setting and a column for each task.
 
     If all scores of the first setting are positive, the last of several columns has the scores of
-    all tasks, each divided by the mean score of the first setting on its task.
+    all tasks, each divided by the mean score of the first setting on its task, of settings that
+    have results on each.
     """
     settings: dict[tuple[tuple[str, Any], ...], list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -363,7 +364,7 @@ def compare(rows: Sequence[Row]) -> str:
         cells += [seeds, *(_show(progress, name) for name in PROGRESS), *map(show_estimate, scores)]
         if is_relative:
             ratios = [np.divide(s, np.mean(base)) for s, base in zip(scores, bases, strict=True)]
-            cells.append(show_estimate(*ratios))
+            cells.append(show_estimate(*ratios) if all(scores) else "-")
         table.append(cells)
     return format_table(table)
 

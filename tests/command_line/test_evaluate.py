@@ -303,6 +303,11 @@ MISTAKES = {
         ["--workdir={runs}/catch", "--episodes=200", "--video=101"],
         ["--video=101"],
     ),
+    "empty_folder": (
+        ["--workdir={runs}/catch", "--output="],
+        ["--output is empty, as with a variable that is not set"],
+    ),
+    "evaluations_behind_a_link_to_nothing": (["--workdir={tmp}/linked"], ["evaluations"]),
     "negative_seed": (["--workdir={runs}/catch", "--seed=-1"], ["--seed=-1"]),
     "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon=1.5"]),
     "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["has no epsilon"]),
@@ -327,6 +332,8 @@ def mistakes(run_command_line, runs, tmp_path_factory) -> dict[str, tuple[int, s
         config["agent"] |= new
         config["agent_type"] = "ApexDQNConfig"
         (folder / name / "config.json").write_text(json.dumps(config))
+    shutil.copytree(runs / "catch", folder / "linked")
+    (folder / "linked" / "evaluations").symlink_to(folder / "not_mounted")
     return {
         name: run_command_line(
             [flag.format(runs=runs, tmp=folder) for flag in flags], folder, "evaluate.py"

@@ -14,7 +14,6 @@ from gymnasium import spaces
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from apex_agents.environments import adapt
-from apex_agents.environments.toy import Catch
 
 
 class CartPoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
@@ -154,13 +153,6 @@ def test_constants_and_what_an_environment_itself_counts_are_no_running_statisti
     environment = adapt(ConstantScale(inner))
     environment.reset()
     assert environment.step(0).reward == (2 - 1.0) / 2.0
-
-
-def test_metrics_of_an_environment_without_info_are_refused():
-    with pytest.raises(
-        ValueError, match=r"environment.metrics are \['x'\], but dm_env has no `info`"
-    ):
-        adapt(Catch(rows=3, seed=0), metrics=("x",))
 
 
 def test_full_action_is_the_full_torque_of_pendulum():

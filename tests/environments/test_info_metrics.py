@@ -67,11 +67,15 @@ def test_episodes_have_the_numbers_of_their_steps(num_repeats):
 
 
 def test_environments_without_info_report_nothing():
-    environment = adapt(make_dm_env(), metrics=("x",))
+    environment = adapt(make_dm_env())
     assert (environment.metric_names, environment.episode_metrics()) == ((), ())
+    with pytest.raises(
+        ValueError, match=r"environment.metrics are \['x'\], but dm_env has no `info`"
+    ):
+        adapt(make_dm_env(), metrics=("x",))
 
 
-@pytest.mark.parametrize("name", ["max(distance)", "mean()", "mean(x", ""])
+@pytest.mark.parametrize("name", ["max(distance)", "mean()", "mean(x", "", "x,y", 'a"b', "x y"])
 def test_names_that_mean_nothing_are_refused(name):
     config = EnvironmentConfig("gymnasium", "CartPole-v1", metrics=("x", name))
     with pytest.raises(ValueError, match=r"'name' or 'mean\(name\)'"):

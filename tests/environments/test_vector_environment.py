@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import dm_env
 import gymnasium
 import numpy as np
@@ -229,6 +231,8 @@ class Failing(Countdown):
             return timestep._replace(discount=1.5)
         if action == 97:
             return timestep._replace(discount=-0.1)
+        if action == 98:
+            sys.exit("no licence")
         return timestep
 
 
@@ -247,6 +251,7 @@ class Failing(Countdown):
         (95, "ValueError: the discount is nan; it has to be in [0, 1]"),
         (96, "ValueError: the discount is 1.5; it has to be in [0, 1]"),
         (97, "ValueError: the discount is -0.1; it has to be in [0, 1]"),
+        (98, "RuntimeError: it calls sys.exit('no licence')"),
     ],
 )
 def test_an_environment_that_fails_begins_another_episode(action, message, caplog):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from apex_agents.plotting import draw_run, draw_runs
+from apex_agents.plotting import draw_run, draw_runs, draw_study
 
 EVALUATIONS = [
     {
@@ -108,6 +108,7 @@ def test_a_sweep_is_one_figure(make_run, tmp_path):
     assert sorted(contents(one)) == sorted(contents(four)) == ["returns.png", "returns.svg"]
     assert contents(one)["returns.png"] != contents(four)["returns.png"]
     assert draw_runs([], tmp_path / "none") == []
+    assert draw_study([], tmp_path / "none", "", "actor_steps") == []
 
 
 def test_matplotlib_does_not_report_its_fonts():

@@ -83,6 +83,14 @@ def test_a_new_folder_that_cannot_be_made(tmp_path, monkeypatch):
         pass
 
 
+def test_a_new_folder_behind_a_link_to_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to(tmp_path / "not_mounted")
+    refused = pytest.raises(ValueError, match="runs is a file, or a link to a folder that is gone")
+    with refused, new_workdir("name"):
+        pass
+
+
 def test_a_new_folder_in_one_that_is_gone(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from apex_agents.config import ExperimentConfig, RunConfig, TaskReturn
+from apex_agents.config import ExperimentConfig, LearnersConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.presets import find_config, load_config
@@ -112,6 +112,12 @@ def finish(folder, config: ExperimentConfig) -> pathlib.Path:
     ("section", "changes", "message"),
     [
         ("run", {"num_envs_per_actor": 3}, r"run.num_envs_per_actor 8, not 3; name another"),
+        ("run", {"num_learners": 2}, r"run.num_learners 1, not 2; name another"),
+        ("run", {"num_replays": 2, "num_actors": 2}, r"run.num_\w+ 1, not 2; name another"),
+        (
+            *("run", {"learners": LearnersConfig(mode="asynchronous")}),
+            r"run.learners.mode 'synchronous', not 'asynchronous'",
+        ),
         ("environment", {"max_episode_steps": 9}, r"environment.max_episode_steps \w+, not 9"),
         ("environment", {"kwargs": {"mode": 1}}, r"environment.kwargs.mode None, not 1"),
         ("agent", {"n_step": 5}, r"agent.n_step 3, not 5"),
