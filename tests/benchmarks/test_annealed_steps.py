@@ -20,7 +20,7 @@ def test_n_falls_with_the_learner_steps_of_the_parameters(learner_steps, n_step,
     config = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(4,), frame_stack=0, n_step=10)
     builder = annealed_steps.AnnealedBuilder(config)
     client = serve(*builder.make_replay_tables(spec))
-    calls = {"should_stop": lambda: True, "learner_steps_fn": lambda: learner_steps}
+    calls = {"should_stop": lambda: False, "learner_steps_fn": lambda: learner_steps}
     adder, other = builder.make_adders(client, spec, env_indices=(0, 1), num_envs=2, **calls)
     output = PolicyOutput(np.asarray(0), np.asarray(0.0), 0.0)
     adder.add(dm_env.restart(np.zeros(2, np.float32)), output)
@@ -28,3 +28,6 @@ def test_n_falls_with_the_learner_steps_of_the_parameters(learner_steps, n_step,
         adder.add(dm_env.transition(1.0, np.zeros(2, np.float32)), output)
     assert adder.num_steps == 21 - n_step
     assert other.num_steps == 0
+    # Reverb's writer may wait for ever if it is closed before its items have been confirmed.
+    for each in (adder, other):
+        each.close()
