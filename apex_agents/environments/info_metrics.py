@@ -11,8 +11,8 @@ from apex_agents.environments.conversion import to_number
 # gymnasium's habit: whether the task is done.
 SUCCESS = "is_success"
 _MEAN = re.compile(r"mean\((.+)\)")
-# What `environment.metrics` may hold.
-NAME = re.compile(r"""mean\([^()",\s]+\)|[^()",\s]+""")
+# What `environment.metrics` may hold: names of columns of CSV files that are read fast.
+NAME = re.compile(r"""mean\([^()",\r\n]+\)|[^()",\r\n]+""")
 
 
 class InfoMetrics:
