@@ -218,7 +218,6 @@ def _make_reader(space: spaces.Space, path: str) -> ObservationConverter:
 def _make_array_reader(space: Any, path: str) -> ObservationConverter:
     dtype, bounds, is_box = _dtype_of(space), _whole_bounds(space), isinstance(space, spaces.Box)
     shown = " ".join(str(space).split())  # Arrays of bounds have several lines.
-    is_flattened = isinstance(space, _VECTORS) and not is_box
 
     def read(observation: Any) -> np.ndarray:
         try:
@@ -234,7 +233,7 @@ def _make_array_reader(space: Any, path: str) -> ObservationConverter:
             is_outside = (array < bounds[0]) | (array > bounds[1]) | (array != np.trunc(array))
             if is_outside.any():
                 raise ValueError(f"{path} holds {array[is_outside][0]}, its space is {shown}")
-        if is_flattened:
+        if not is_box:
             array = np.asarray(spaces.flatten(space, array.astype(space.dtype)))
         return array.astype(dtype, copy=False)
 

@@ -11,7 +11,7 @@ from apex_agents.environments.conversion import to_number
 # gymnasium's habit: whether the task is done.
 SUCCESS = "is_success"
 _MEAN = re.compile(r"mean\((.+)\)")
-# What `environment.metrics` may hold: names of columns of CSV files that are read fast.
+# What `environment.metrics` may hold; the CSV files of a run are read without quoting.
 NAME = re.compile(r"""mean\([^()",\r\n]+\)|[^()",\r\n]+""")
 
 

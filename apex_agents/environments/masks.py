@@ -104,8 +104,8 @@ class MaskedObservationSpec(ObservationSpec):
         rest, legal = self.take_mask(observation, info)
         if not legal.any() and not is_terminal:
             raise ValueError(
-                f"no action is legal by {self.mask!r}, but the episode has not terminated: what "
-                "follows is estimated by the values of legal actions, also where it is truncated"
+                f"no action is legal by {self.mask!r}, but the episode has not terminated: "
+                "learning bootstraps from the legal actions of this state, also if it is truncated"
             )
         return self.join(convert(rest), legal)
 

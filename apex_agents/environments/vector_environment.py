@@ -335,7 +335,7 @@ def name_call(what: str, call: str, timeout_seconds: float | None) -> Waiting:
 
 
 def check_finite(timestep: dm_env.TimeStep) -> None:
-    """Raise a ValueError if an agent would learn from what is not finite, or no discount."""
+    """Raise a ValueError if a number is not finite, or the discount is not in [0, 1]."""
     observation = np.asarray(timestep.observation)
     if observation.dtype.kind == "f" and not np.isfinite(observation).all():
         raise ValueError("the observation is not finite")
