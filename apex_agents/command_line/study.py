@@ -66,7 +66,7 @@ from apex_agents.command_line.arguments import (
     warn,
 )
 from apex_agents.command_line.settings import Settings, run_with_settings
-from apex_agents.config import ExperimentConfig
+from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.fields import RANGE
 from apex_agents.metrics import columns
@@ -79,7 +79,7 @@ from apex_agents.runs.files import hold_lock
 from apex_agents.runs.setting_labels import read_labels, record_labels
 from apex_agents.runs.workdir import LOCK_FILE, check_path
 from apex_agents.studies import results
-from apex_agents.studies.plan import check_run, make_grid, plan_study
+from apex_agents.studies.plan import check_run, find_targets, make_grid, plan_study
 from apex_agents.studies.runner import FAILED, FINISHED, STOPPED, Runner, Screen, train
 from apex_agents.studies.study import (
     LABEL,
@@ -211,6 +211,7 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
             runs = plan_study(study, trained, source, folder, _make_command, _check, cells)
         else:
             _check_folder_of_figures(folder, drawn)
+        targets = find_targets(study, source)
         lock = _lock_folder(folder)
         record_labels(folder, {run.folder.parent: run.label for run in runs if run.setting})
     screen = Screen(Console())
@@ -230,12 +231,12 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
         endings = {
             run: end for run, end in endings.items() if run.task in tasks and run.label in labels
         }
-    groups = results.make_groups(study, points, endings, [*read_labels(folder), *taken])
+    groups = results.make_groups(study, points, endings, [*read_labels(folder), *taken], targets)
 
     def draw() -> list[pathlib.Path]:
         return draw_study(groups, folder, study.title, study.x)
 
-    tables = results.make_tables(study, points, endings, cells)
+    tables = results.make_tables(study, points, endings, cells, targets)
     if is_own:  # The file stays, with evaluations that are not shown.
         del tables[results.EVALUATIONS_FILE]
     is_written = results.write_results(folder, tables, draw, screen)
@@ -319,7 +320,8 @@ def _search(settings: Settings, name: str) -> NoReturn:
     screen.print(f"Folder: {folder}")
     num_ended = sum(trial.state.is_finished() for trial in storage.trials)
     runner = Runner([], _PARALLEL.value, _RUNS.value - num_ended)
-    budget = search.Budget(_RUNS.value, max_steps)
+    target = without_other_target(config).run.target_return
+    budget = search.Budget(_RUNS.value, max_steps, target)
     step = search.Search(storage, space, runner, plan_run, budget, screen.print).step
     train(runner, screen, 60 * _MINUTES.value, step)
     try:
@@ -337,7 +339,8 @@ def _search(settings: Settings, name: str) -> NoReturn:
     def draw() -> list[pathlib.Path]:
         return draw_search(importances, [scores[number] for number in sorted(scores)], folder)
 
-    tables = results.make_tables(study, points, endings, cells)
+    targets = {} if target is None else {(task, label): target for label in found}
+    tables = results.make_tables(study, points, endings, cells, targets)
     is_written = results.write_results(folder, tables, draw, screen)
     has_failed = FAILED in endings.values()
     _leave(runner, lock, is_written and FINISHED in endings.values() and not has_failed)

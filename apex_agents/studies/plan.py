@@ -19,7 +19,7 @@ from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, TASK, flatten, 
 from apex_agents.presets import find_config, load_config_file
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.study import LABEL, Cells, Run, Setting, Study
+from apex_agents.studies.study import LABEL, Cells, Run, Setting, Study, Targets
 
 # Returns the command that trains, but for seed and work directory: from a file of settings, their
 # config, and new values of its fields.
@@ -107,8 +107,7 @@ def plan_study(  # noqa: PLR0913
         fields = {**study.fields, **setting.fields, TASK: task}
         is_wanted = task in part.tasks and label in part.settings
         try:
-            file = find_config(str(setting.config), folder=source)
-            config = change_fields(load_config_file(file), fields.items())
+            file, config = _find_config(setting, fields, source)
             if is_wanted:
                 check(config)
             command = make_command(file, config, fields)
@@ -125,6 +124,32 @@ def plan_study(  # noqa: PLR0913
                     "they differ."
                 )
     return [*runs.values()]
+
+
+def find_targets(study: Study, source: pathlib.Path) -> Targets:
+    """Return the target returns of the runs of a study.
+
+    Args:
+      study: the study.
+      source: folder in which the configs of settings are looked up.
+
+    Raises:
+      ValueError: a config cannot be read.
+    """
+    found = {}
+    for task, (label, setting) in itertools.product(study.tasks, study.settings.items()):
+        _, config = _find_config(setting, {**study.fields, **setting.fields, TASK: task}, source)
+        if (target := without_other_target(config).run.target_return) is not None:
+            found[task, label] = target
+    return found
+
+
+def _find_config(
+    setting: Setting, fields: Mapping[str, Any], source: pathlib.Path
+) -> tuple[pathlib.Path, ExperimentConfig]:
+    """Return the file of a setting's config, and the config with new values of fields."""
+    file = find_config(str(setting.config), folder=source)
+    return file, change_fields(load_config_file(file), fields.items())
 
 
 def check_run(config: ExperimentConfig, num_parallel: int) -> str | None:

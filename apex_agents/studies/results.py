@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apex_agents.config import reaches
 from apex_agents.evaluation.atari_scores import human_normalized_score, scored_game
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import INTERVAL, Curve, estimate, has_numbers, is_kept, make_curve
@@ -22,7 +23,7 @@ from apex_agents.plotting.run_groups import Columns, RunGroup
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.runner import Screen
-from apex_agents.studies.study import LABEL, PROGRESS, Cells, Run, Study, show_field
+from apex_agents.studies.study import LABEL, PROGRESS, Cells, Run, Study, Targets, show_field
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
@@ -128,8 +129,14 @@ def group_seeds(points: Iterable[Point]) -> dict[tuple[str, str], list[list[Poin
     return groups
 
 
-def score(run: Sequence[Point], x: str) -> float:
-    """Return the mean return in the newest part of a run, measured by a column."""
+def score(run: Sequence[Point], x: str, target: float | None = None) -> float:
+    """Return the mean return in the newest part of a run, measured by a column.
+
+    Of a run that ended when an evaluation reached its target return, that evaluation alone counts:
+    the return at which it would be if it had gone on as far as the others.
+    """
+    if target is not None and reaches(run[-1].mean_return, target):
+        return run[-1].mean_return
     return score_curve(make_curve(*np.array([(getattr(p, x), p.mean_return) for p in run]).T))
 
 
@@ -142,12 +149,14 @@ class SavedRun(NamedTuple):
     """A run of which only the evaluations are known; figures read it as the folder of a run."""
 
     points: Sequence[Point]
+    target_return: float | None = None
     path: pathlib.Path = pathlib.Path()
 
     @property
     def config(self) -> dict[str, Any]:
         task, _, seed, *_ = self.points[0]
-        return {"environment": {"task": task}, "run": {"seed": seed}}
+        run = {"seed": seed, "target_return": self.target_return}
+        return {"environment": {"task": task}, "run": run}
 
     def read_columns(self, name: str, max_bytes: int | None = None) -> Columns:
         """Return the columns of the evaluations; other files there are none."""
@@ -158,11 +167,12 @@ class SavedRun(NamedTuple):
         return dict(zip(_NUMBERS, values, strict=True)) | unknown
 
     def settings(self, *sections: str) -> dict[str, Any]:
-        """Return that a section of the config is unknown."""
-        return {}
+        """Return what is known of a section of the config."""
+        return self.config["run"] if sections == ("run",) else {}
 
-    def summary(self) -> None:
-        """Return that the end of the run is unknown."""
+    def summary(self) -> dict[str, Any]:
+        """Return that the run is over."""
+        return {"finished": True}
 
     def logs(self) -> list[str]:
         """Return that nothing but the evaluations is known."""
@@ -170,7 +180,11 @@ class SavedRun(NamedTuple):
 
 
 def make_groups(
-    study: Study, points: Iterable[Point], runs: Iterable[Run] = (), order: Sequence[str] = ()
+    study: Study,
+    points: Iterable[Point],
+    runs: Iterable[Run] = (),
+    order: Sequence[str] = (),
+    targets: Targets | None = None,
 ) -> list[RunGroup]:
     """Group the runs of a study for its figure.
 
@@ -179,9 +193,11 @@ def make_groups(
       points: evaluations of all runs.
       runs: runs that have folders.
       order: labels in the order of their colours; further ones follow as they come.
+      targets: target returns of the runs.
     """
     members: dict[tuple[str, str], list[Any]] = {
-        key: [SavedRun(run) for run in group] for key, group in group_seeds(points).items()
+        key: [SavedRun(run, (targets or {}).get(key)) for run in group]
+        for key, group in group_seeds(points).items()
     }
     folders: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
     for run in runs:
@@ -225,6 +241,7 @@ def summarise(
     points: Sequence[Point],
     endings: Mapping[Run, str] | None = None,
     cells: Cells | None = None,
+    targets: Targets | None = None,
 ) -> list[Row]:
     """Compute the results of a study, task by task.
 
@@ -233,6 +250,7 @@ def summarise(
       points: evaluations of all runs.
       endings: how the runs that have folders have ended.
       cells: values of settings in tables.
+      targets: target returns of the runs.
     """
     planned: dict[tuple[str, str], dict[Run, str]] = collections.defaultdict(dict)
     for run, ending in (endings or {}).items():
@@ -242,11 +260,12 @@ def summarise(
     for task, label in itertools.product(study.tasks, labels):
         members, runs = planned[task, label], evaluated[task, label]
         counts = collections.Counter(members.values())
+        target = (targets or {}).get((task, label))
         last = [run[-1].mean_return for run in runs]
         values = {
             "runs": ", ".join(f"{count} {ending}" for ending, count in counts.items()),
             "seeds": len(runs),
-            **_estimate("score", [score(run, study.x) for run in runs]),
+            **_estimate("score", [score(run, study.x, target) for run in runs]),
             **_estimate("last_return", last),
             **_estimate("best_return", [max(p.mean_return for p in run) for run in runs]),
             **_estimate("human_normalized", _normalize(last, members)),
@@ -273,7 +292,7 @@ def _progress(runs: Iterable[Sequence[Point]]) -> dict[str, float]:
     }
 
 
-def to_markdown(rows: Sequence[Row], x: str) -> str:
+def to_markdown(rows: Sequence[Row], x: str, has_targets: bool = False) -> str:
     """Return the tables for people, as Markdown with aligned columns, and their meaning.
 
     Of several tasks, a second table has the settings side by side.
@@ -285,8 +304,10 @@ def to_markdown(rows: Sequence[Row], x: str) -> str:
     table = format_table([header, *([_show(row, name) for name in names] for row in cells)])
     meaning = (
         f"Returns: {MEANING_OF_ESTIMATES}. Score: mean return of the evaluations in the last "
-        f"quarter of a run's {HEADERS[x]}; there is luck in the best of its evaluations. Steps and "
-        "wall time: mean of the runs as of their last evaluations."
+        f"quarter of a run's {HEADERS[x]}"
+        f"{', or its last return where that is its target' * has_targets}; there is luck in the "
+        "best of its evaluations. Steps and wall time: mean of the runs as of their last "
+        "evaluations."
     )
     if "human_normalized" in names:
         meaning += " Human normalized: last return, 0 % for a random player, 100 % for a human."
@@ -297,12 +318,16 @@ def to_markdown(rows: Sequence[Row], x: str) -> str:
 
 
 def make_tables(
-    study: Study, points: Sequence[Point], endings: Mapping[Run, str], cells: Cells
+    study: Study,
+    points: Sequence[Point],
+    endings: Mapping[Run, str],
+    cells: Cells,
+    targets: Targets | None = None,
 ) -> dict[str, str]:
     """Return the contents of the files with the results of a study, the table for people first."""
-    rows = summarise(study, points, endings, cells)
+    rows = summarise(study, points, endings, cells, targets)
     return {
-        "results.md": to_markdown(rows, study.x),
+        "results.md": to_markdown(rows, study.x, bool(targets)),
         "results.csv": rows_to_csv([row.cells() for row in rows]),
         EVALUATIONS_FILE: to_csv(points),
     }

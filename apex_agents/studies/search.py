@@ -53,11 +53,13 @@ class Budget(NamedTuple):
     Attributes:
       max_runs: number of runs, runs of earlier commands included.
       max_actor_steps: actor steps of a run that is not stopped.
+      target_return: the mean return at which a run ends, None without one.
       period_seconds: seconds between two looks at the evaluations of active runs.
     """
 
     max_runs: int
     max_actor_steps: int
+    target_return: float | None = None
     period_seconds: float = 2.0
 
 
@@ -238,7 +240,7 @@ class Search:
             if points and last < self._budget.max_actor_steps and trial.should_prune():
                 self._runner.interrupt(run, PRUNED)
         elif ending == FINISHED and points:
-            self._study.tell(trial, score(points, columns.ACTOR_STEPS))
+            self._study.tell(trial, score(points, columns.ACTOR_STEPS, self._budget.target_return))
         else:
             is_pruned = ending == PRUNED
             self._study.tell(trial, state=TrialState.PRUNED if is_pruned else TrialState.FAIL)

@@ -19,6 +19,8 @@ LABEL = "setting"
 # Values of settings by their columns in tables, by the labels of the settings; a setting without
 # an entry has one column with its label.
 Cells = Mapping[str, Mapping[str, Any]]
+# Target returns of runs that have one, by their tasks and the labels of their settings.
+Targets = Mapping[tuple[str, str], float]
 
 
 class Setting(NamedTuple):

@@ -11,7 +11,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.presets import find_config, load_config
 from apex_agents.runs.opening import close_workdir, open_workdir
-from apex_agents.studies.plan import make_grid, plan_runs, plan_study
+from apex_agents.studies.plan import find_targets, make_grid, plan_runs, plan_study
 from apex_agents.studies.study import Setting, Study
 
 CONFIG = ExperimentConfig(
@@ -54,6 +54,21 @@ def test_seeds_of_an_earlier_command_are_shown_and_not_trained(tmp_path):
     runs = plan_runs(CONFIG, {"setting": "a b"}, 2, tmp_path, ())
     assert [(run.seed, run.is_wanted) for run in runs] == [(3, True), (4, True), (9, False)]
     assert {run.label for run in runs} == {"a b"}
+
+
+def test_targets_are_those_of_the_tasks_and_settings():
+    fields = {"run.max_actor_steps": 100}
+    settings = {
+        "as it is": Setting("apex_dqn_cartpole", {}),
+        "low": Setting("apex_dqn_cartpole", {"run.target_return": 100.0}),
+        "none": Setting("apex_dqn_cartpole", {"run.target_return": None}),
+    }
+    study = Study("", settings, ("CartPole-v1", "Acrobot-v1"), fields)
+    assert find_targets(study, pathlib.Path()) == {
+        ("CartPole-v1", "as it is"): 475.0,
+        ("CartPole-v1", "low"): 100.0,
+        ("Acrobot-v1", "low"): 100.0,
+    }
 
 
 def test_runs_without_an_end_are_refused(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from apex_agents.metrics import columns
+from apex_agents.plotting.curve_figures import draw_returns
 from apex_agents.studies import results
 from apex_agents.studies.results import (
     Point,
@@ -132,6 +133,20 @@ def test_a_score_is_the_mean_of_the_last_quarter():
     # Steps from 30 of 40 on count.
     assert score(POINTS[:4], columns.LEARNER_STEPS) == 2.0
     assert score(POINTS[4:8], columns.WALL_TIME_SECONDS) == 4.0
+
+
+def test_a_run_that_reached_its_target_counts_with_its_last_return():
+    # It would be at 3 if it had gone on, and a run that stayed at 2.5 is not better.
+    assert score(POINTS[:4], columns.LEARNER_STEPS, 3.0) == 3.0
+    assert score(POINTS[:4], columns.LEARNER_STEPS, 3.1) == 2.0
+    assert score(POINTS[8:12], columns.LEARNER_STEPS, 9.0) == 6.0  # Not by an earlier evaluation.
+    targets = {("catch", "first"): 3.0}
+    first, second = summarise(STUDY._replace(tasks=("catch",)), POINTS[:12], targets=targets)
+    assert first.values["score_of_seeds"] == [3.0, 4.0]
+    assert second.values["score_of_seeds"] == [6.0]
+    text = make_tables(ONE, POINTS[:8], {}, {}, targets)["results.md"]
+    assert "or its last return where that is its target" in text
+    assert "target" not in make_tables(ONE, POINTS[:8], {}, {})["results.md"]
 
 
 def test_last_and_best_returns_of_the_seeds():
@@ -327,3 +342,19 @@ def test_groups_of_a_figure_are_folders_or_saved_evaluations(make_run):
     assert table[columns.ACTOR_STEPS].tolist() == [20.0, 40.0]
     assert table[columns.MEAN_RETURN].tolist() == [1.0, 2.0]
     assert second.read_columns(columns.LEARNER) == [{}]
+
+
+def test_a_saved_run_that_reached_its_target_is_carried_forward():
+    points = [
+        *make_points("catch", "first", 0, 0.0, 8.0),
+        *make_points("catch", "first", 1, 0.0, 2.0, 4.0, 16.0),
+    ]
+
+    def end_of_mean(targets: dict[tuple[str, str], float]) -> list[float]:
+        figure = draw_returns(make_groups(ONE, points, targets=targets))
+        assert figure is not None
+        (mean,) = [line for line in figure.axes[1].lines if "mean" in str(line.get_label())]
+        return [float(mean.get_xdata()[-1]), float(mean.get_ydata()[-1])]
+
+    assert end_of_mean({}) == [20.0, 5.0]
+    assert end_of_mean({("catch", "first"): 8.0}) == [40.0, 12.0]

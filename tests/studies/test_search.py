@@ -64,13 +64,13 @@ class FakeRunner:
 
 @pytest.fixture
 def make_search(tmp_path):
-    def make(runner, space=SPACE, max_runs=100):
+    def make(runner, space=SPACE, max_runs=100, target=None):
         def plan_run(number, fields):
             return Run("catch", tuple(fields.items()), 0, tmp_path / f"run_{number}", ())
 
         study = open_storage(tmp_path, space, CONFIG)
         return study, Search(
-            study, space, runner, plan_run, Budget(max_runs, MAX_STEPS, 0.0), print
+            study, space, runner, plan_run, Budget(max_runs, MAX_STEPS, target, 0.0), print
         )
 
     return make
@@ -204,6 +204,15 @@ def test_stopped_runs_are_resumed_by_another_command(make_search):
     assert [run.folder.name for run in runner.active()] == ["run_1", "run_2"]
     assert runner.active()[0].setting == second.setting
     assert runner.active()[1].setting != first.setting
+
+
+def test_a_run_that_ended_at_its_target_scores_no_less_than_one_below_it(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner, target=8.0)
+    finish_one(search, runner, [0, 1, 8])
+    finish_one(search, runner, 20 * [7])
+    search.step()
+    assert [trial.value for trial in study.trials[:2]] == [8.0, 7.0]
 
 
 @pytest.mark.parametrize(
