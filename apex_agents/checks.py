@@ -5,9 +5,6 @@ import copy
 import functools
 import logging
 import os
-import pathlib
-import sysconfig
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -36,6 +33,7 @@ from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
 from apex_agents.replay.tables import DataFlow
+from apex_agents.user_code import naming_errors
 from apex_agents.waits import Wait, reporting_thread
 
 
@@ -107,12 +105,10 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
       ValueError: they cannot, or the value of an observation depends on the others of its batch.
     """
     observations = _draw_observations(spec)
-    try:
+    with naming_errors("The agent's networks cannot act"):
         policy = builder.make_policy(spec, range(2), 2, 0)
         batches = [restart_batch(observations[rows]) for rows in ([0, 1], [0, 1], [0, 2])]
         values = [float(policy(batch).value[0]) for batch in batches]
-    except (Exception, SystemExit) as error:  # The user's code may raise anything.
-        raise ValueError(f"The agent's networks cannot act: {in_one_line(error)}") from error
     # Values of noisy networks differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
         raise ValueError(
@@ -173,11 +169,8 @@ def check_own_update(builder: ApexBuilder, spec: EnvironmentSpec) -> None:
     Raises:
       ValueError: it cannot be compiled, or returns priorities of the wrong shape.
     """
-    try:
-        with _without_remarks():
-            builder.compile_update(spec)
-    except Exception as error:  # The user's code may raise anything.
-        raise ValueError(f"The agent's update cannot be compiled: {in_one_line(error)}") from error
+    with naming_errors("The agent's update cannot be compiled"), _without_remarks():
+        builder.compile_update(spec)
 
 
 @contextlib.contextmanager
@@ -193,15 +186,6 @@ def _without_remarks() -> Iterator[None]:
         os.close(standard_error)
 
 
-def in_one_line(error: BaseException) -> str:
-    """Return the first line of an error, and the place in user-defined code that led to it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = (sysconfig.get_path("purelib"), str(pathlib.Path(__file__).parent))
-    theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
-    place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0] + place
-
-
 def _try_environment(
     experiment: Experiment, evaluation: bool, check: Callable[[EnvironmentSpec], None]
 ) -> tuple[EnvironmentSpec, np.ndarray]:
@@ -213,24 +197,15 @@ def _try_environment(
     try:
         check(environment.spec)
         logging.disable(logging.WARNING)  # The error of the last attempt says it all.
-        with _naming(experiment.task, "reset"):
+        with naming_errors(f"{experiment.task} fails when it is reset"):
             observation = environment.reset().observation
-        with _naming(experiment.task, "stepped"):
+        with naming_errors(f"{experiment.task} fails when it is stepped"):
             _step(environment, observation)
     finally:
         logging.disable(level)
-        with _naming(experiment.task, "closed"):
+        with naming_errors(f"{experiment.task} fails when it is closed"):
             environment.close()
     return environment.spec, observation
-
-
-@contextlib.contextmanager
-def _naming(task: str, use: str) -> Iterator[None]:
-    """Raise a ValueError if an environment fails; `use` says when it is, as 'reset'."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
-        raise ValueError(f"{task} fails when it is {use}: {in_one_line(error)}") from error
 
 
 def _step(environment: VectorEnvironment, observation: np.ndarray) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from apex_agents.checks import in_one_line, report_wait
+from apex_agents.checks import report_wait
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import (
@@ -39,6 +39,7 @@ from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.frames import find_frames
 from apex_agents.environments.spec_record import describe_record
 from apex_agents.networks.torso_choice import fit_torso
+from apex_agents.user_code import naming_errors
 from apex_agents.validation import require
 from apex_agents.waits import reporting_thread
 
@@ -94,10 +95,8 @@ def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> Environmen
         else:
             made = stack.enter_context(contextlib.closing(_make(environment, kwargs)))
         rows, played = _describe(made.spec), _Play(made)
-        try:
+        with naming_errors("The environment fails"):
             played.run(num_steps)
-        except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
-            raise ValueError(f"The environment fails: {in_one_line(error)}") from error
         if not is_instance:
             again = stack.enter_context(contextlib.closing(_make(environment, kwargs)))
             played.compare_first(again)

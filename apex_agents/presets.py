@@ -6,7 +6,7 @@ import pathlib
 from typing import TypeVar
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.user_code import execute_config_file, extend_path, inherited_path
+from apex_agents.user_code import execute_config_file, extend_path, inherited_path, naming_errors
 from apex_agents.validation import closest, unknown_name
 
 _T = TypeVar("_T")
@@ -105,10 +105,8 @@ def execute_file(
     is_ours = path.resolve().is_relative_to(CONFIGS)
     own = [] if is_ours else [str(path.absolute().parent)]
     extend_path([os.getcwd(), *own, *inherited_path()])
-    try:
+    with naming_errors(f"{path} cannot be read"):
         value = execute_config_file(path, is_recorded, function)
-    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
-        raise ValueError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(value, kind):
         raise ValueError(f"{path} gives {value!r}; it has to be an apex_agents.{kind.__name__}.")
     return value

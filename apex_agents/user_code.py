@@ -17,9 +17,10 @@ import pickle
 import re
 import sys
 import sysconfig
+import traceback
 import types
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -74,6 +75,32 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     return found
 
 
+@contextlib.contextmanager
+def naming_errors(problem: str, *but: type[Exception]) -> Iterator[None]:
+    """Raise a ValueError that begins with a problem for whatever user-defined code raises.
+
+    Args:
+      problem: what is impossible then, as in 'the environment cannot be made'.
+      *but: errors that say it all, and are raised as they are.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{problem}: {in_one_line(error)}") from error
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the first line of an error, and the place in user-defined code that led to it."""
+    libraries = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
+    not_theirs = (*libraries, str(pathlib.Path(__file__).parent))
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith(not_theirs)]
+    place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0] + place
+
+
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     """Import the module of a reference 'module:name'; a ValueError says why it is impossible."""
     try:
@@ -82,7 +109,7 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     except (Exception, SystemExit) as error:  # The module is code and may raise anything.
         raise ValueError(
             f"{field} is {reference!r}, but the module {name!r} cannot be imported: "
-            f"{type(error).__name__}: {error}. It has to be in the folder in which the command is "
+            f"{in_one_line(error)}. It has to be in the folder in which the command is "
             "given, in that of the config file, in a folder of PYTHONPATH, or installed."
         ) from error
 
@@ -237,12 +264,8 @@ def execute_recorded_file(recorded: Any) -> bool:
     path = _entry(recorded, _CONFIG_FILE, str)
     if path is None or path == _executed_file():
         return False
-    try:
+    with naming_errors(f"the run's config file {path} cannot be executed"):
         execute_config_file(pathlib.Path(path))
-    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
-        raise ValueError(
-            f"the run's config file {path} cannot be executed: {type(error).__name__}: {error}"
-        ) from error
     return True
 
 

@@ -203,6 +203,19 @@ def test_other_processes_import_what_was_imported_here(folder, tmp_path_factory,
     assert file.endswith("/rooms/one.py")
 
 
+def test_a_process_that_finds_other_code_than_the_run_was_started_with_says_so(folder, caplog):
+    for name in ("rooms", "walls"):
+        write(folder / f"{name}.py", "def make(): return 7\n")
+    functions = [find_function(f"{name}:make", "x") for name in ("rooms", "walls")]
+    pickled = cloudpickle.dumps(WithUserCode(functions))
+    pickle.loads(pickled)
+    assert caplog.messages == []
+    write(folder / "rooms.py", "def make(): return 8\n")
+    pickle.loads(pickled)
+    (message,) = caplog.messages
+    assert message.startswith(f"{folder / 'rooms.py'}: not the code that the run was started with")
+
+
 def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_path_factory):
     config_file = folder / "my-settings.1.py"
     write(config_file, "def make(): return 7\ndef get_config(): return f'{__name__}:make'\n")

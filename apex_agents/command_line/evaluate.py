@@ -27,7 +27,6 @@ from absl import flags
 from rich import progress
 from rich.console import Console
 
-from apex_agents.checks import in_one_line
 from apex_agents.command_line.arguments import (
     define_checkpoint,
     define_workdir,
@@ -51,7 +50,8 @@ from apex_agents.runs.checkpoints import find_parameters, is_of_run
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.parameter_file import SavedParameters, read_parameters
-from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
+from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE, make_new_folder
+from apex_agents.user_code import naming_errors
 from apex_agents.waits import reporting_thread
 
 _WORKDIR = define_workdir()
@@ -138,39 +138,26 @@ def _making_output(workdir: pathlib.Path, parameters: SavedParameters) -> Iterat
 
 
 def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.Path:
-    """Make the folder of an evaluation, with a number if there is one of that name."""
+    """Make the folder of an evaluation."""
     path = parameters.path
     # The name of a learner's checkpoint, which is a folder, has the step in it.
     name = path.name if path.is_dir() else f"{path.stem}-{parameters.learner_steps}"
     name += f"-seed{_SEED.value}"
     if not is_of_run(path, parent.parent):
         name = f"other-{name}"
-    folder = parent / name
-    for number in itertools.count(2):
-        try:
-            folder.mkdir(parents=True)
-            break
-        except FileExistsError:
-            if not folder.exists():  # `parent` is a link to a folder that is gone.
-                raise
-            folder = parent / f"{name}-{number}"
-    return folder
+    return make_new_folder(parent / name)
 
 
 def _play(experiment: Experiment, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with (
-            reporting_thread("The evaluation", lambda name, wait: warn(f"{name} {wait}.")),
-            _show_progress(request.num_episodes) as on_lock_step,
-        ):
-            return final_evaluation.evaluate(
-                experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
-            )
-    except (ValueError, OSError):
-        raise
-    except (Exception, SystemExit) as error:  # The code of an environment may raise anything.
-        raise ValueError(f"{experiment.task} fails: {in_one_line(error)}") from error
+    with (
+        naming_errors(f"{experiment.task} fails", ValueError, OSError),
+        reporting_thread("The evaluation", lambda name, wait: warn(f"{name} {wait}.")),
+        _show_progress(request.num_episodes) as on_lock_step,
+    ):
+        return final_evaluation.evaluate(
+            experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
+        )
 
 
 def _report(

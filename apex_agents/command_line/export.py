@@ -52,6 +52,7 @@ from apex_agents.loading import TrainedPolicy, load
 from apex_agents.runs.checkpoints import is_of_run
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.workdir import check_path
+from apex_agents.user_code import naming_errors
 
 _WORKDIR = define_workdir()
 _CHECKPOINT = define_checkpoint()
@@ -108,7 +109,8 @@ def _write_agent(run: pathlib.Path) -> None:
 
 
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
-    observations = record_observations(policy)
+    with naming_errors(f"{policy.config.environment.task} fails", ValueError):
+        observations = record_observations(policy)
     description, model = output / "policy.json", output / "policy.onnx"
     for path in (description, model):  # Left by an earlier export, perhaps of a different policy.
         path.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from apex_agents.environments.vector_environment import (
     name_call,
 )
 from apex_agents.fields import ReadWith
-from apex_agents.user_code import find_function, name_function
+from apex_agents.user_code import find_function, name_function, naming_errors
 from apex_agents.validation import Rule, check_config, matching, require, unknown_name
 from apex_agents.waits import Waiting
 
@@ -245,7 +245,7 @@ def make_vector_environment(  # noqa: PLR0913
         with Waiting("the environments to be made"):
             batch = _make_batch(environment_fn, config, offered, num_rendered > 0)
         settings = (config.action_mask, config.metrics, timeout)
-        with _naming_errors(f"{config.task} fails when it is reset"):
+        with naming_errors(f"{config.task} fails when it is reset", ValueError):
             return BatchedEnvironment(batch, seeds[0], *settings)
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
@@ -258,7 +258,7 @@ def make_vector_environment(  # noqa: PLR0913
             environments.append(made.enter_context(contextlib.closing(environment)))
             with (
                 name_call(f"environment {index}", "reset", timeout),
-                _naming_errors(f"{config.task} fails when it is reset"),
+                naming_errors(f"{config.task} fails when it is reset", ValueError),
             ):
                 environment.use_mask(config.action_mask)
         vector = SyncVectorEnvironment(environments, config.num_repeats, timeout)
@@ -267,24 +267,6 @@ def make_vector_environment(  # noqa: PLR0913
         require(may_repeat or config.num_repeats == 1, name, config.action_repeat, allowed)
         made.pop_all()
         return vector
-
-
-@contextlib.contextmanager
-def _naming_errors(
-    problem: str, but: tuple[type[Exception], ...] = (ValueError,)
-) -> Iterator[None]:
-    """Raise a ValueError that begins with the problem for errors of an environment's code.
-
-    Args:
-      problem: what cannot be done.
-      but: errors that say it all, and are raised as they are.
-    """
-    try:
-        yield
-    except but:
-        raise
-    except (Exception, SystemExit) as error:  # The code may raise anything.
-        raise ValueError(f"{problem}: {type(error).__name__}: {error}") from error
 
 
 def _make_batch(
@@ -307,7 +289,7 @@ def _make_batch(
     kwargs = _arguments(environment_fn, config, offered)
     if render and "render_mode" in _parameters(environment_fn):
         kwargs["render_mode"] = "rgb_array"
-    with _naming_errors(f"{_FIELD} {config.task!r} cannot be made", but=()):
+    with naming_errors(f"{_FIELD} {config.task!r} cannot be made"):
         environment = environment_fn(**kwargs)
         if not isinstance(environment, gymnasium.vector.VectorEnv):
             kind = type(environment).__name__
@@ -345,7 +327,8 @@ def _make(
       render: whether the environment is drawn.
       earlier: environments made so far, which the new one joins.
     """
-    try:
+    how = "made to be drawn" if render else "made"
+    with naming_errors(f"{_FIELD} {config.task!r} cannot be {how}"):
         parameters = _parameters(environment_fn)
         kwargs = _arguments(environment_fn, config, offered)
         takes_render_mode = "render_mode" in parameters or _ANY in parameters
@@ -361,11 +344,6 @@ def _make(
         if render and is_gymnasium and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
         return adapt(environment, offered["seed"], config.max_episode_steps, None, config.metrics)
-    # The code may raise anything. Often its library is missing, or an argument is wrong.
-    except (Exception, SystemExit) as error:
-        how = "made to be drawn" if render else "made"
-        name = type(error).__name__
-        raise ValueError(f"{_FIELD} {config.task!r} cannot be {how}: {name}: {error}") from error
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import logging
 import os
 import pathlib
 import pickle
@@ -135,8 +136,25 @@ def _unpickle(folders: list[str], archive: bytes, recorded: Any, value: bytes) -
     path = f"/proc/self/fd/{descriptor}"
     pathlib.Path(path).write_bytes(archive)
     extend_path([*filter(os.path.isdir, folders), path])
+    if changed := _find_changed(folders, archive):
+        logging.warning(
+            "%s: not the code that the run was started with; this node uses what is there now.",
+            ", ".join(changed),
+        )
     restore_functions(recorded)
     return pickle.loads(value)
+
+
+def _find_changed(folders: list[str], archive: bytes) -> list[str]:
+    """Return the paths of modules whose source is another one than in the archive."""
+    found = []
+    with zipfile.ZipFile(io.BytesIO(archive)) as content:
+        for name in content.namelist():
+            paths = [pathlib.Path(folder, name) for folder in folders]
+            here = next(filter(pathlib.Path.is_file, paths), None)
+            if here and here.read_bytes() != content.read(name):
+                found.append(str(here))
+    return found
 
 
 def _zip_modules() -> bytes:

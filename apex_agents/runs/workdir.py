@@ -65,6 +65,29 @@ def check_path(workdir: pathlib.Path) -> None:
         )
 
 
+def make_new_folder(path: pathlib.Path) -> pathlib.Path:
+    """Make a folder and return it, with a number behind its name if there is one of that name.
+
+    Raises:
+      ValueError: it cannot be made.
+    """
+    folder = path
+    for number in itertools.count(2):
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError as error:
+            if not folder.exists():
+                raise ValueError(
+                    f"The folder {folder} cannot be written: {folder.parent} is a file, or a link "
+                    "to a folder that is gone."
+                ) from error
+            folder = path.with_name(f"{path.name}-{number}")
+        except OSError as error:
+            raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
+    return folder
+
+
 @contextlib.contextmanager
 def new_workdir(name: str) -> Iterator[str]:
     """Make a folder in `runs/` that no other command has; it goes if nothing is written into it.
@@ -76,23 +99,9 @@ def new_workdir(name: str) -> Iterator[str]:
     Raises:
       ValueError: it cannot be made.
     """
-    name = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    first = folder = pathlib.Path("runs", name)
+    folder = pathlib.Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     is_first = not folder.parent.exists()
-    for number in itertools.count(2):
-        try:
-            folder.mkdir(parents=True)
-            break
-        except FileExistsError as error:
-            if not folder.exists():
-                raise ValueError(
-                    f"The folder {folder} cannot be written: {folder.parent} is a file, or a link "
-                    "to a folder that is gone."
-                ) from error
-            folder = first.with_name(f"{first.name}-{number}")
-        except OSError as error:
-            raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
-    folder = folder.absolute()
+    folder = make_new_folder(folder).absolute()
     try:
         yield str(folder)
     finally:

@@ -307,7 +307,10 @@ MISTAKES = {
         ["--workdir={runs}/catch", "--output="],
         ["--output is empty, as with a variable that is not set"],
     ),
-    "evaluations_behind_a_link_to_nothing": (["--workdir={tmp}/linked"], ["evaluations"]),
+    "evaluations_behind_a_link_to_nothing": (
+        ["--workdir={tmp}/linked"],
+        ["evaluations", "a link to a folder that is gone"],
+    ),
     "negative_seed": (["--workdir={runs}/catch", "--seed=-1"], ["--seed=-1"]),
     "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon=1.5"]),
     "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["has no epsilon"]),
