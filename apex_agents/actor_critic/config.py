@@ -1,17 +1,18 @@
 """The settings of the advantage actor-critic, A2C and A3C (Mnih et al. 2016)."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.fields import ReadWith
-from apex_agents.torso_config import MLPSizes, TorsoConfig
-from apex_agents.validation import BuilderName, Probability
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
+from apex_agents.validation import BuilderName, Probability, Rule
 
 
 @dataclasses.dataclass
-class ActorCriticConfig(TorsoConfig):
+class ActorCriticConfig:
     """Settings that A2C and A3C have in common.
 
     A worker is an actor, with all of its environments, that computes gradients. Defaults are those
@@ -19,6 +20,14 @@ class ActorCriticConfig(TorsoConfig):
     Atari is the torso 'atari_small'.
 
     Attributes:
+      torso: layers below policy and value, as in `ApexDQNConfig`.
+      conv_channels: channels of each convolution of 'conv'.
+      conv_kernel_sizes: side length of its square kernels; there is no padding.
+      conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
+      mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
+        'conv'.
       mlp_activation: activation of the layers of 'mlp', 'relu' or 'tanh'.
       frame_stack: frames per observation, 0 if they are not stacked.
       hidden_size: units of the hidden layer between a torso and the two heads, 0 for none (A3C
@@ -47,6 +56,11 @@ class ActorCriticConfig(TorsoConfig):
 
     is_synchronous: ClassVar[bool]
 
+    torso: TorsoName = "atari"
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
     mlp_hidden_sizes: MLPSizes = (64, 64)
     mlp_activation: Annotated[Literal["relu", "tanh"], ReadWith("torso", ("mlp", "auto"))] = "relu"
     frame_stack: NonNegativeInt = 4
@@ -65,6 +79,10 @@ class ActorCriticConfig(TorsoConfig):
     max_wait_seconds: PositiveFloat = 10.0
     queue_size: Annotated[int, Field(ge=1, le=10_000)] = 4
     builder: BuilderName = "standard"
+
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
+        return convolution_rules(self)
 
 
 @dataclasses.dataclass

@@ -1,6 +1,7 @@
 """The settings of Ape-X DQN; every default is the paper's value for Atari."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -8,17 +9,30 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import TorsoConfig
-from apex_agents.validation import BuilderName, Probability
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
+from apex_agents.validation import BuilderName, Probability, Rule
 
 _ADAM, _RMSPROP = ReadWith("optimizer", ("adam",)), ReadWith("optimizer", ("rmsprop",))
 
 
 @dataclasses.dataclass
-class ApexDQNConfig(TorsoConfig):
+class ApexDQNConfig:
     """Ape-X DQN (Horgan et al. 2018, sections 3.1 and 4.1, appendix C).
 
     Attributes:
+      torso: layers below the two streams: 'atari' for stacks of uint8 frames [84, 84] (Mnih et al.
+        2015), 'atari_small' (Mnih et al. 2013), 'mlp' for vectors, 'conv' for images of any size,
+        also in a Dict, 'auto' for the one of 'mlp' and 'conv' that fits the observations, or
+        'module:function', a function of yours that gets the environment's spec and this config and
+        returns a Sonnet module from observations to features; see docs/tutorials/own_network.md.
+      conv_channels: channels of each convolution of 'conv'. With 'auto' images from 36 x 36 pixels
+        on have the convolutions of DQN, unless one of these three fields is set.
+      conv_kernel_sizes: side length of its square kernels; there is no padding.
+      conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
+      mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
+        'conv'.
       head: output of the two streams for each action: 'dueling', its value (the paper), or
         'quantile', quantiles of its return (Dabney et al. 2018), whose mean is the value.
       num_quantiles: quantiles of 'quantile' (Dabney et al. 2018: 200).
@@ -55,6 +69,12 @@ class ApexDQNConfig(TorsoConfig):
         subclass of `ApexDQNBuilder`; see docs/tutorials/own_program.md.
     """
 
+    torso: TorsoName = "atari"
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
+    mlp_hidden_sizes: MLPSizes = (256,)
     head: Literal["dueling", "quantile"] = "dueling"
     num_quantiles: Annotated[int, Field(ge=1, le=1_000), ReadWith("head", ("quantile",))] = 32
     stream_hidden_size: Annotated[int, Field(ge=1, le=10_000)] = 512
@@ -79,3 +99,7 @@ class ApexDQNConfig(TorsoConfig):
     exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
     builder: BuilderName = "standard"
+
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
+        return convolution_rules(self)

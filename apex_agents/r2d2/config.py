@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import TorsoConfig
+from apex_agents.torso_config import ConvSizes, MLPSizes, PartTorsos, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
 CORES = ("lstm", "gru", "none")
@@ -28,10 +28,18 @@ def _make_replay() -> ReplayConfig:
 
 
 @dataclasses.dataclass
-class R2D2Config(TorsoConfig):
+class R2D2Config:
     """R2D2 (Kapturowski et al. 2019, section 2.3 and table 2).
 
     Attributes:
+      torso: layers below the core, as in `ApexDQNConfig`.
+      conv_channels: channels of each convolution of 'conv'.
+      conv_kernel_sizes: side length of its square kernels; there is no padding.
+      conv_strides: its strides.
+      part_torsos: torsos of parts of a Dict or a Tuple by their names, such as {'camera':
+        'my_nets:make_torso'}, or 'mlp'; what they return joins the other parts.
+      mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
+        'conv'.
       core: recurrent core: 'lstm' (the paper), 'gru', 'none', a network without a memory, or
         'module:function', a function of the environment's spec and this config that returns a new
         `snt.RNNCore`; see docs/tutorials/memory.md.
@@ -72,6 +80,12 @@ class R2D2Config(TorsoConfig):
       builder: maker of the agent's parts, as in `ApexDQNConfig`.
     """
 
+    torso: TorsoName = "atari"
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    part_torsos: PartTorsos = dataclasses.field(default_factory=dict)
+    mlp_hidden_sizes: MLPSizes = (256,)
     core: Annotated[str, name_or_function(*CORES)] = "lstm"
     core_size: Annotated[int, Field(ge=1, le=10_000), ReadWith("core", ("lstm", "gru"))] = 512
     previous_action_input: bool = True
@@ -104,7 +118,7 @@ class R2D2Config(TorsoConfig):
 
     def rules(self) -> Iterator[Rule]:
         """Yield the conditions between fields; see `validation.check_config`."""
-        yield from super().rules()
+        yield from convolution_rules(self)
         fits = self.sequence_period <= self.sequence_length
         yield "sequence_period", fits, f"at most sequence_length, {self.sequence_length}"
         has_state = self.core != "none"
