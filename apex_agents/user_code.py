@@ -17,6 +17,7 @@ import pickle
 import re
 import sys
 import sysconfig
+import textwrap
 import traceback
 import types
 import zlib
@@ -28,6 +29,7 @@ import cloudpickle
 from apex_agents.process_state import restoring_import
 from apex_agents.validation import closest, require
 
+_MAX_ERROR_LENGTH = 400  # Of a message that is quoted; compilers print pages.
 _PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
 _MAIN = "__main__"
 _PATH_VARIABLE = "APEX_AGENTS_USER_PATH"
@@ -80,8 +82,8 @@ def naming_errors(problem: str, *but: type[Exception]) -> Iterator[None]:
     """Raise a ValueError that begins with a problem for whatever user-defined code raises.
 
     Args:
-      problem: what is impossible then, as in 'the environment cannot be made'.
-      *but: errors that say it all, and are raised as they are.
+      problem: beginning of the message, as in 'the environment cannot be made'.
+      *but: types of errors that are raised unchanged.
     """
     try:
         yield
@@ -92,13 +94,18 @@ def naming_errors(problem: str, *but: type[Exception]) -> Iterator[None]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return the first line of an error, and the place in user-defined code that led to it."""
-    libraries = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
-    not_theirs = (*libraries, str(pathlib.Path(__file__).parent))
+    """Return type and text of an error, and the place in user-defined code that led to it."""
+    package = os.path.join(pathlib.Path(__file__).parent, "")
+    not_theirs = (*_installed_folders(), package, "<frozen ")
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith(not_theirs)]
-    place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0] + place
+    places = [(frame.filename, frame.lineno) for frame in frames]
+    theirs = [place for place in places if not place[0].startswith(not_theirs)]
+    text = str(error)
+    if isinstance(error, SyntaxError) and error.filename:  # The code itself was not run.
+        text, theirs = error.msg, [(error.filename, error.lineno)]
+    words = textwrap.shorten(text, _MAX_ERROR_LENGTH, placeholder=" ...")
+    place = " ({}, line {})".format(*theirs[-1]) if theirs else ""
+    return ": ".join(filter(None, [type(error).__name__, words])) + place
 
 
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:
@@ -271,8 +278,7 @@ def execute_recorded_file(recorded: Any) -> bool:
 
 def user_path() -> list[str]:
     """Return the folders of Python's path that do not belong to the installation of Python."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
-    installed = tuple(os.path.join(sysconfig.get_path(name), "") for name in names)
+    installed = _installed_folders()
     return [
         folder
         for folder in _absolute_path()
@@ -286,6 +292,12 @@ def _entry(recorded: Any, name: str, kind: type) -> Any:
     """Return an entry of a record; None if there is none of this kind."""
     value = recorded.get(name) if isinstance(recorded, dict) else None
     return value if isinstance(value, kind) else None
+
+
+def _installed_folders() -> tuple[str, ...]:
+    """Return the folders of the installation of Python, with a slash at the end."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+    return tuple(os.path.join(sysconfig.get_path(name), "") for name in names)
 
 
 def _absolute_path() -> list[str]:

@@ -23,7 +23,12 @@ from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents import user_code
 from apex_agents.nodes.pickling import WithUserCode
-from apex_agents.user_code import execute_config_file, find_function, name_function
+from apex_agents.user_code import (
+    execute_config_file,
+    find_function,
+    name_function,
+    naming_errors,
+)
 
 
 @pytest.fixture
@@ -213,7 +218,38 @@ def test_a_process_that_finds_other_code_than_the_run_was_started_with_says_so(f
     write(folder / "rooms.py", "def make(): return 8\n")
     pickle.loads(pickled)
     (message,) = caplog.messages
-    assert message.startswith(f"{folder / 'rooms.py'}: not the code that the run was started with")
+    assert message.startswith(f"{folder / 'rooms.py'} changed after the command was started")
+
+
+def test_files_that_are_no_modules_of_the_run_are_not_compared(
+    folder, tmp_path_factory, caplog, monkeypatch
+):
+    other = tmp_path_factory.mktemp("scripts")
+    write(other / "rooms", "a script in a folder of the path, named as a package elsewhere")
+    write(folder / "rooms" / "one.py", "def make(): return 7\n")
+    monkeypatch.syspath_prepend(other)
+    pickle.loads(cloudpickle.dumps(WithUserCode([find_function("rooms.one:make", "x")])))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise ValueError('no room\\nof 3 walls')", "ValueError: no room of 3 walls"),
+        ("assert False", "AssertionError"),
+        ("x = = 1", "SyntaxError: invalid syntax"),
+        (
+            "import statistics; statistics.mean([])",
+            "StatisticsError: mean requires at least one data point",
+        ),
+    ],
+)
+def test_an_error_in_one_line_ends_with_its_place(folder, code, message):
+    file = folder / "broken.py"
+    write(file, f"\n{code}\n")
+    with pytest.raises(ValueError, match="a problem: ") as error, naming_errors("a problem"):
+        user_code.execute_config_file(file)
+    assert str(error.value) == f"a problem: {message} ({file}, line 2)"
 
 
 def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_path_factory):

@@ -109,7 +109,7 @@ def _write_agent(run: pathlib.Path) -> None:
 
 
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
-    with naming_errors(f"{policy.config.environment.task} fails", ValueError):
+    with naming_errors(f"{policy.config.environment.task} fails"):
         observations = record_observations(policy)
     description, model = output / "policy.json", output / "policy.onnx"
     for path in (description, model):  # Left by an earlier export, perhaps of a different policy.

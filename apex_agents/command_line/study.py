@@ -211,7 +211,7 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
             runs = plan_study(study, trained, source, folder, _make_command, _check, cells)
         else:
             _check_folder_of_figures(folder, drawn)
-        targets = find_targets(study, source)
+        targets = find_targets(study if drawn is None else part, source)
         lock = _lock_folder(folder)
         record_labels(folder, {run.folder.parent: run.label for run in runs if run.setting})
     screen = Screen(Console())

@@ -138,7 +138,7 @@ def _unpickle(folders: list[str], archive: bytes, recorded: Any, value: bytes) -
     extend_path([*filter(os.path.isdir, folders), path])
     if changed := _find_changed(folders, archive):
         logging.warning(
-            "%s: not the code that the run was started with; this node uses what is there now.",
+            "%s changed after the command was started; this node imports it as it is now.",
             ", ".join(changed),
         )
     restore_functions(recorded)
@@ -146,14 +146,15 @@ def _unpickle(folders: list[str], archive: bytes, recorded: Any, value: bytes) -
 
 
 def _find_changed(folders: list[str], archive: bytes) -> list[str]:
-    """Return the paths of modules whose source is another one than in the archive."""
+    """Return the paths of modules whose source differs from the archive's."""
     found = []
     with zipfile.ZipFile(io.BytesIO(archive)) as content:
         for name in content.namelist():
-            paths = [pathlib.Path(folder, name) for folder in folders]
-            here = next(filter(pathlib.Path.is_file, paths), None)
-            if here and here.read_bytes() != content.read(name):
-                found.append(str(here))
+            paths = [os.path.join(folder, name) for folder in folders]
+            with contextlib.suppress(OSError):  # Another user's folder may be closed to this one.
+                here = next(filter(os.path.isfile, paths), None)
+                if here and pathlib.Path(here).read_bytes() != content.read(name):
+                    found.append(here)
     return found
 
 

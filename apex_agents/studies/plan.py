@@ -1,10 +1,11 @@
 """The plan of a study: the settings of a grid, and the runs with their folders and commands."""
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,15 +107,13 @@ def plan_study(  # noqa: PLR0913
     for task, (label, setting) in itertools.product(study.tasks, study.settings.items()):
         fields = {**study.fields, **setting.fields, TASK: task}
         is_wanted = task in part.tasks and label in part.settings
-        try:
+        with _naming_setting(label):
             file, config = _find_config(setting, fields, source)
             if is_wanted:
                 check(config)
             command = make_command(file, config, fields)
             values = cells.get(label, {LABEL: label})
             planned = plan_runs(config, values, part.num_seeds, folder, command)
-        except ValueError as error:
-            raise ValueError(f"setting {label!r}: {error}" if label else str(error)) from error
         for run in planned:
             other = runs.setdefault(run.folder, run._replace(is_wanted=run.is_wanted and is_wanted))
             if other.name != run.name:
@@ -138,10 +137,21 @@ def find_targets(study: Study, source: pathlib.Path) -> Targets:
     """
     found = {}
     for task, (label, setting) in itertools.product(study.tasks, study.settings.items()):
-        _, config = _find_config(setting, {**study.fields, **setting.fields, TASK: task}, source)
+        with _naming_setting(label):
+            fields = {**study.fields, **setting.fields, TASK: task}
+            _, config = _find_config(setting, fields, source)
         if (target := without_other_target(config).run.target_return) is not None:
             found[task, label] = target
     return found
+
+
+@contextlib.contextmanager
+def _naming_setting(label: str) -> Iterator[None]:
+    """Let the message of a ValueError begin with the label of a setting, '' of the only one."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"setting {label!r}: {error}" if label else str(error)) from error
 
 
 def _find_config(

@@ -11,6 +11,7 @@ import itertools
 import math
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,8 +133,8 @@ def group_seeds(points: Iterable[Point]) -> dict[tuple[str, str], list[list[Poin
 def score(run: Sequence[Point], x: str, target: float | None = None) -> float:
     """Return the mean return in the newest part of a run, measured by a column.
 
-    Of a run that ended when an evaluation reached its target return, that evaluation alone counts:
-    the return at which it would be if it had gone on as far as the others.
+    Of a run that ended when an evaluation reached its target return, that evaluation alone counts;
+    it stands for the steps that the run was spared.
     """
     if target is not None and reaches(run[-1].mean_return, target):
         return run[-1].mean_return
@@ -171,7 +172,7 @@ class SavedRun(NamedTuple):
         return self.config["run"] if sections == ("run",) else {}
 
     def summary(self) -> dict[str, Any]:
-        """Return that the run is over."""
+        """Return a summary of a finished run; whether it really finished is unknown."""
         return {"finished": True}
 
     def logs(self) -> list[str]:
@@ -184,7 +185,7 @@ def make_groups(
     points: Iterable[Point],
     runs: Iterable[Run] = (),
     order: Sequence[str] = (),
-    targets: Targets | None = None,
+    targets: Targets = MappingProxyType({}),
 ) -> list[RunGroup]:
     """Group the runs of a study for its figure.
 
@@ -196,7 +197,7 @@ def make_groups(
       targets: target returns of the runs.
     """
     members: dict[tuple[str, str], list[Any]] = {
-        key: [SavedRun(run, (targets or {}).get(key)) for run in group]
+        key: [SavedRun(run, targets.get(key)) for run in group]
         for key, group in group_seeds(points).items()
     }
     folders: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
@@ -241,7 +242,7 @@ def summarise(
     points: Sequence[Point],
     endings: Mapping[Run, str] | None = None,
     cells: Cells | None = None,
-    targets: Targets | None = None,
+    targets: Targets = MappingProxyType({}),
 ) -> list[Row]:
     """Compute the results of a study, task by task.
 
@@ -260,7 +261,7 @@ def summarise(
     for task, label in itertools.product(study.tasks, labels):
         members, runs = planned[task, label], evaluated[task, label]
         counts = collections.Counter(members.values())
-        target = (targets or {}).get((task, label))
+        target = targets.get((task, label))
         last = [run[-1].mean_return for run in runs]
         values = {
             "runs": ", ".join(f"{count} {ending}" for ending, count in counts.items()),
@@ -302,12 +303,11 @@ def to_markdown(rows: Sequence[Row], x: str, has_targets: bool = False) -> str:
     names = [name for name in names if any(_show(row, name) not in ("", "-") for row in cells)]
     header = [HEADERS.get(name, name) for name in names]
     table = format_table([header, *([_show(row, name) for name in names] for row in cells)])
+    of_target = ", or its last return if it reached its target" if has_targets else ""
     meaning = (
         f"Returns: {MEANING_OF_ESTIMATES}. Score: mean return of the evaluations in the last "
-        f"quarter of a run's {HEADERS[x]}"
-        f"{', or its last return where that is its target' * has_targets}; there is luck in the "
-        "best of its evaluations. Steps and wall time: mean of the runs as of their last "
-        "evaluations."
+        f"quarter of a run's {HEADERS[x]}{of_target}; there is luck in the best of its "
+        "evaluations. Steps and wall time: mean of the runs as of their last evaluations."
     )
     if "human_normalized" in names:
         meaning += " Human normalized: last return, 0 % for a random player, 100 % for a human."
@@ -322,7 +322,7 @@ def make_tables(
     points: Sequence[Point],
     endings: Mapping[Run, str],
     cells: Cells,
-    targets: Targets | None = None,
+    targets: Targets = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return the contents of the files with the results of a study, the table for people first."""
     rows = summarise(study, points, endings, cells, targets)

@@ -38,6 +38,8 @@ _STORAGE = "study.db"
 # and once a few runs have finished.
 _NUM_COMPARISONS = 20
 _WARM_UP = 0.25
+# Fields that may change when a run is resumed, but on which scores depend.
+_FIELDS_OF_SCORES = ("run.max_actor_steps", "run.target_return", "run.seed")
 _FINISHED_BEFORE_PRUNING = 4
 # How a run ended, by the state of its trial.
 _ENDINGS = {
@@ -132,7 +134,7 @@ def open_storage(folder: pathlib.Path, space: Space, config: ExperimentConfig) -
     values = to_values(config)
     ranges = {path: distribution_to_json(values) for path, values in space.items()}
     before = study.user_attrs.get("config", values)
-    check_same_setting(folder, before, config, "run.max_actor_steps", "run.seed")
+    check_same_setting(folder, before, config, *_FIELDS_OF_SCORES)
     difference = find_difference(before, config)
     if (old := study.user_attrs.get("ranges", ranges)) != ranges:
         difference = "the ranges", old, ranges

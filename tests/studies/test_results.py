@@ -136,7 +136,7 @@ def test_a_score_is_the_mean_of_the_last_quarter():
 
 
 def test_a_run_that_reached_its_target_counts_with_its_last_return():
-    # It would be at 3 if it had gone on, and a run that stayed at 2.5 is not better.
+    # The score of a run that stayed at 2.5 is not greater.
     assert score(POINTS[:4], columns.LEARNER_STEPS, 3.0) == 3.0
     assert score(POINTS[:4], columns.LEARNER_STEPS, 3.1) == 2.0
     assert score(POINTS[8:12], columns.LEARNER_STEPS, 9.0) == 6.0  # Not by an earlier evaluation.
@@ -145,7 +145,7 @@ def test_a_run_that_reached_its_target_counts_with_its_last_return():
     assert first.values["score_of_seeds"] == [3.0, 4.0]
     assert second.values["score_of_seeds"] == [6.0]
     text = make_tables(ONE, POINTS[:8], {}, {}, targets)["results.md"]
-    assert "or its last return where that is its target" in text
+    assert "or its last return if it reached its target" in text
     assert "target" not in make_tables(ONE, POINTS[:8], {}, {})["results.md"]
 
 

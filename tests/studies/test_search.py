@@ -209,7 +209,7 @@ def test_stopped_runs_are_resumed_by_another_command(make_search):
 def test_a_run_that_ended_at_its_target_scores_no_less_than_one_below_it(make_search):
     runner = FakeRunner()
     study, search = make_search(runner, target=8.0)
-    finish_one(search, runner, [0, 1, 8])
+    finish_one(search, runner, [0, 1, 1, 8])
     finish_one(search, runner, 20 * [7])
     search.step()
     assert [trial.value for trial in study.trials[:2]] == [8.0, 7.0]
