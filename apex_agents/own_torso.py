@@ -16,7 +16,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.user_code import find_function
+from apex_agents.user_code import find_function, in_one_line
 
 # Gets the environment's spec and the agent's config; returns a module from observations `[B, ...]`
 # to features `[B, F]` float32.
@@ -63,8 +63,7 @@ def make_own_torso(
     except _NoTorso as problem:
         raise ValueError(f"{label} {problem}. {_NEEDED}") from None
     except Exception as error:  # The user's code may raise anything.
-        line = str(error).strip().partition("\n")[0].rstrip(".")
-        raise ValueError(f"{label} raises {type(error).__name__}: {line}. {_NEEDED}") from error
+        raise ValueError(f"{label} raises {in_one_line(error)}. {_NEEDED}") from error
 
 
 class _NoTorso(Exception):

@@ -15,7 +15,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.r2d2.config import R2D2Config
-from apex_agents.user_code import find_function, name_function
+from apex_agents.user_code import find_function, in_one_line, name_function
 from apex_agents.validation import require
 
 
@@ -130,7 +130,7 @@ def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(
             f"{_BUILDER} {name!r}, called with the agent's config and torso_fn, raises "
-            f"{type(error).__name__}: {error}"
+            f"{in_one_line(error)}"
         ) from error
     if not callable(getattr(builder, "make_learner", None)):
         raise ValueError(

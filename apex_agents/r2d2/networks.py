@@ -17,7 +17,7 @@ from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.unroll import unroll
 from apex_agents.replay.sequences import Steps
-from apex_agents.user_code import find_function
+from apex_agents.user_code import find_function, in_one_line
 
 State = tuple[tf.Tensor, ...]
 _CORES: dict[str, Callable[[int], snt.RNNCore]] = {
@@ -95,7 +95,7 @@ def make_core(config: R2D2Config, spec: EnvironmentSpec) -> snt.RNNCore:
     except ValueError:
         raise
     except Exception as error:  # The user's code may raise anything.
-        raise ValueError(f"{label} raises {type(error).__name__}: {error}. {_NEEDED}") from error
+        raise ValueError(f"{label} raises {in_one_line(error)}. {_NEEDED}") from error
     if state is None:
         raise ValueError(f"{label} returns {core!r}. {_NEEDED}")
     if any(isinstance(module, RunningNormalization) for module in core.submodules):
@@ -132,11 +132,8 @@ def _check_own_core(core: snt.RNNCore, features: tf.Tensor, label: str) -> None:
         output, next_state = core(features, state)
         tf.nest.assert_same_structure(state, next_state)
     except Exception as error:  # The user's code may raise anything.
-        line = str(error).strip().partition("\n")[0].rstrip(".")
-        raise ValueError(
-            f"{label} raises {type(error).__name__} for features {features.shape}: {line}. "
-            f"{_NEEDED}"
-        ) from error
+        problem = f"{label}, called with features {features.shape}, raises {in_one_line(error)}"
+        raise ValueError(f"{problem}. {_NEEDED}") from error
     next_shapes = [part.shape for part in tf.nest.flatten(next_state)]
     if output.shape.rank != 2 or output.shape[0] != len(features) or next_shapes != shapes:
         raise ValueError(

@@ -221,6 +221,7 @@ def test_a_run_that_ended_at_its_target_scores_no_less_than_one_below_it(make_se
         ("agent.batch_size", 8, "512, not 8"),
         ("environment.task", "breakout", "'pong', not 'breakout'"),
         ("run.max_actor_steps", 1, "2000, not 1"),
+        ("run.target_return", 9.0, "None, not 9.0"),
         ("run.seed", 1, "0, not 1"),
         ("run.num_envs_per_actor", 64, "8, not 64"),
         ("run.evaluation.num_episodes", 1, "20, not 1"),
