@@ -83,29 +83,33 @@ def naming_errors(problem: str, *but: type[Exception]) -> Iterator[None]:
 
     Args:
       problem: beginning of the message, as in 'the environment cannot be made'.
-      *but: types of errors that are raised unchanged.
+      *but: types of errors that are raised unchanged, unless user-defined code led to them.
     """
     try:
         yield
-    except but:
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, but) and not _find_places(error):
+            raise
         raise ValueError(f"{problem}: {in_one_line(error)}") from error
 
 
 def in_one_line(error: BaseException) -> str:
     """Return type and text of an error, and the place in user-defined code that led to it."""
+    text, places = str(error), _find_places(error)
+    if isinstance(error, SyntaxError) and error.filename:  # The code itself was not run.
+        text, places = error.msg, [(error.filename, error.lineno)]
+    words = textwrap.shorten(text, _MAX_ERROR_LENGTH, placeholder=" ...")
+    place = " ({}, line {})".format(*places[-1]) if places else ""
+    return ": ".join(filter(None, [type(error).__name__, words])) + place
+
+
+def _find_places(error: BaseException) -> list[tuple[str, int | None]]:
+    """Return the files and lines of user-defined code through which an error came."""
     package = os.path.join(pathlib.Path(__file__).parent, "")
-    not_theirs = (*_installed_folders(), package, "<frozen ")
+    others = (*_installed_folders(), package, "<frozen ")
     frames = traceback.extract_tb(error.__traceback__)
     places = [(frame.filename, frame.lineno) for frame in frames]
-    theirs = [place for place in places if not place[0].startswith(not_theirs)]
-    text = str(error)
-    if isinstance(error, SyntaxError) and error.filename:  # The code itself was not run.
-        text, theirs = error.msg, [(error.filename, error.lineno)]
-    words = textwrap.shorten(text, _MAX_ERROR_LENGTH, placeholder=" ...")
-    place = " ({}, line {})".format(*theirs[-1]) if theirs else ""
-    return ": ".join(filter(None, [type(error).__name__, words])) + place
+    return [place for place in places if not place[0].startswith(others)]
 
 
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:

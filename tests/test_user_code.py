@@ -252,6 +252,15 @@ def test_an_error_in_one_line_ends_with_its_place(folder, code, message):
     assert str(error.value) == f"a problem: {message} ({file}, line 2)"
 
 
+def test_an_error_that_is_raised_unchanged_elsewhere_is_named_in_user_defined_code(folder):
+    file = folder / "rooms.py"
+    write(file, "def make(number): return int(number)\ndef get_config(): return make\n")
+    make = user_code.execute_config_file(file)
+    expected = rf"^it fails: ValueError: invalid literal .* \({re.escape(str(file))}, line 1\)$"
+    with pytest.raises(ValueError, match=expected), naming_errors("it fails", ValueError):
+        make("one")
+
+
 def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_path_factory):
     config_file = folder / "my-settings.1.py"
     write(config_file, "def make(): return 7\ndef get_config(): return f'{__name__}:make'\n")
