@@ -65,6 +65,7 @@ KINDS = {
     "last": "last",
     "best": "best",
 }
+STATISTICS = {"median": np.median, "mean": np.mean}
 PUBLISHED = ROOT / "results" / "atari" / "published.csv"
 
 Row = dict[str, Any]
@@ -198,7 +199,8 @@ def append_row(path: pathlib.Path, row: Row) -> None:
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
     """Return a row for each game, beside published scores, and human-normalized means below.
 
-    Games with sticky actions have rows of their own, which count in no mean.
+    They are of all games, and of `GAMES` where there are all of these and others. Games with sticky
+    actions have rows of their own, which count in no mean.
     """
     known = ours(scores)
     games = in_order(known.get(f"{OURS}, last", ()))
@@ -210,11 +212,14 @@ def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[
         with_sticky = columns_of_games | {name: found.get(name, {}) for name in known}
         for game in in_order(found.get(f"{OURS}, last", ())):
             cells.append(make_row(game, f"{game}, sticky {sticky}", with_sticky))
-    for name, function in (("median", np.median), ("mean", np.mean)):
-        row = [f"{name}, human-normalized", ""]
+    groups = {"": games}
+    if set(GAMES) < set(games):
+        groups = {", all games": games, f", the first {len(GAMES)}": list(GAMES)}
+    for (label, group), (name, function) in itertools.product(groups.items(), STATISTICS.items()):
+        row = [f"{name}, human-normalized{label}", ""]
         for column in columns_of_games.values():
-            has_all = all(game in column for game in games)
-            row.append(f"{function(normalize(column, games)):.2f}" if games and has_all else "")
+            has_all = all(game in column for game in group)
+            row.append(f"{function(normalize(column, group)):.2f}" if group and has_all else "")
         cells.append(row)
     return format_table(cells)
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import statistics
 import sys
 
 import atari
 import pytest
 
+from apex_agents.evaluation.atari_scores import human_normalized_score
 from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.results import Point
 
@@ -74,9 +76,26 @@ def test_games_of_the_users_follow_those_of_the_table():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["boxing", "alien", "venture"]
 
 
-def test_the_table_of_the_documentation_is_that_of_the_files():
+def test_means_are_of_all_games_and_of_the_first_ones():
+    scores = [{**SCORES[0], "game": game, "last": "0.0"} for game in (*atari.GAMES, "alien")]
+    lines = atari.make_table(scores, PUBLISHED).splitlines()
+    header, *rows = ([cell.strip() for cell in line.split("|")] for line in (lines[0], *lines[-4:]))
+    normalized = [human_normalized_score(game, 0.0) for game in (*atari.GAMES, "alien")]
+    column = header.index(f"{atari.OURS}, last")
+    assert {row[1]: float(row[column]) for row in rows} == pytest.approx(
+        {
+            f"{name}, human-normalized, {label}": function(group)
+            for label, group in {"all games": normalized, "the first 6": normalized[:-1]}.items()
+            for name, function in {"median": statistics.median, "mean": statistics.fmean}.items()
+        },
+        abs=0.005,
+    )
+
+
+@pytest.mark.parametrize("folder", ["", "munchausen"])
+def test_the_tables_of_the_documentation_are_those_of_the_files(folder):
     results = atari.ROOT / "results" / "atari"
-    tables = [atari.read_rows(results / name) for name in ("scores.csv", "published.csv")]
+    tables = [atari.read_rows(path) for path in (results / folder / "scores.csv", atari.PUBLISHED)]
     assert atari.make_table(*tables) in (atari.ROOT / "docs" / "results.md").read_text()
 
 
