@@ -20,10 +20,11 @@ import csv
 import itertools
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import imageio_ffmpeg  # type: ignore[import-untyped]
@@ -65,7 +66,10 @@ KINDS = {
     "last": "last",
     "best": "best",
 }
-STATISTICS = {"median": np.median, "mean": np.mean}
+STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "median": statistics.median,
+    "mean": statistics.fmean,
+}
 PUBLISHED = ROOT / "results" / "atari" / "published.csv"
 
 Row = dict[str, Any]
