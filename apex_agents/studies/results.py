@@ -366,9 +366,9 @@ def write_results(
 def compare(rows: Sequence[Row]) -> str:
     """Return a table of the scores with a row for each setting and a column for each task.
 
-    If all scores of the first setting are positive, the last of several columns has the scores of
-    all tasks, each divided by the mean score of the first setting on its task, of settings that
-    have results on each.
+    If no score is negative and all of the first setting are positive, the last of several columns
+    has the scores of all tasks, each divided by the mean score of the first setting on its task, of
+    settings that have results on each.
     """
     settings: dict[tuple[tuple[str, Any], ...], list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -377,6 +377,7 @@ def compare(rows: Sequence[Row]) -> str:
     bases = [row.values["score_of_seeds"] for row in first]
     # Returns that may be negative have no ratios.
     is_relative = len(bases) > 1 and all(base and min(base) > 0 for base in bases)
+    is_relative &= all(min(row.values["score_of_seeds"], default=0.0) >= 0 for row in rows)
     names = _names([row.setting for row in rows])
     header = [*names, "seeds", *(HEADERS[name] for name in PROGRESS), *(r.task for r in first)]
     table = [[*header, "all tasks"] if is_relative else header]

@@ -329,6 +329,11 @@ def test_returns_that_are_not_above_0_have_no_ratios(of_first):
     assert "all tasks" not in read_cells(compare(summarise(STUDY, points)))[0]
 
 
+def test_a_negative_score_of_another_setting_has_no_ratio():
+    points = [*POINTS[:-1], POINTS[-1]._replace(mean_return=-50.0)]
+    assert "all tasks" not in read_cells(compare(summarise(STUDY, points)))[0]
+
+
 def test_groups_of_a_figure_are_folders_or_saved_evaluations(make_run):
     run = make_run(0, NAMES + "1,2,3,4\n", task="catch")
     points = [*make_points("catch", "second", 7, 1.0, 2.0), *read_points(run)]
