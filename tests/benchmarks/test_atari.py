@@ -78,10 +78,12 @@ def test_games_of_the_users_follow_those_of_the_table():
 
 def test_means_are_of_all_games_and_of_the_first_ones():
     scores = [{**SCORES[0], "game": game, "last": "0.0"} for game in (*atari.GAMES, "alien")]
-    lines = atari.make_table(scores, PUBLISHED).splitlines()
+    published = [{"game": g, "algorithm": "A", "mean_return": "0"} for g in atari.GAMES]
+    lines = atari.make_table(scores, published).splitlines()
     header, *rows = ([cell.strip() for cell in line.split("|")] for line in (lines[0], *lines[-4:]))
     normalized = [human_normalized_score(game, 0.0) for game in (*atari.GAMES, "alien")]
     column = header.index(f"{atari.OURS}, last")
+    assert [row[header.index("A")] for row in rows] == ["", "", *(r[column] for r in rows[2:])]
     assert {row[1]: float(row[column]) for row in rows} == pytest.approx(
         {
             f"{name}, human-normalized, {label}": function(group)
