@@ -113,7 +113,7 @@ MISTAKES = {
     ),
     "config_that_raises_several_lines": (
         ["--config={tmp}/lines.py"],
-        [r"lines.py cannot be read: RuntimeError: a\nb"],
+        ["lines.py cannot be read: RuntimeError: a b (", "lines.py, line 1)"],
     ),
     "config_without_an_agent": (
         ["--config={tmp}/no_agent.py"],
