@@ -358,6 +358,7 @@ def test_dicts_are_converted_row_by_row(mode):
         (lambda num_envs: gymnasium.make("CartPole-v1"), {}, "not a VectorEnv"),
         (make_cartpoles, {"action_repeat": 2}, "action_repeat is 2"),
         (make_cartpoles, {"max_episode_steps": 9}, "max_episode_steps is 9"),
+        (batch_of(Masked), {"action_mask": "legal"}, "^environment.action_mask is 'legal', but"),
     ],
 )
 def test_what_cannot_be_is_refused(make, fields, words):
