@@ -26,7 +26,8 @@ from apex_agents.studies.runner import (
 )
 from apex_agents.studies.study import Run
 
-WAIT_QUIETLY = "import time; time.sleep(600)"
+# In short parts: a signal that arrives just before a long one would be handled at its end.
+WAIT_QUIETLY = "import time; [time.sleep(0.1) for _ in range(6_000)]"
 WAIT = f"print('waits', flush=True); {WAIT_QUIETLY}"
 WAIT_FOR_CTRL_C = f"import signal, sys; signal.signal(2, lambda *_: sys.exit(130)); {WAIT}"
 
