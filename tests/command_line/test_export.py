@@ -98,9 +98,12 @@ def test_an_agent_is_written_and_played(run_command_line, runs, tmp_path):
     assert (tmp_path / "evaluation" / "summary.json").exists()
 
 
-@pytest.mark.parametrize("script", ["export.py", "evaluate.py"])
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [("export.py", "RuntimeError"), ("evaluate.py", "RuntimeError"), ("evaluate.py", "ValueError")],
+)
 def test_an_environment_that_fails_is_named_with_its_line(
-    script, run_command_line, tmp_path, monkeypatch
+    script, error, run_command_line, tmp_path, monkeypatch
 ):
     lines = [
         "import gymnasium",
@@ -108,14 +111,14 @@ def test_an_environment_that_fails_is_named_with_its_line(
         "    num_steps = 0",
         "    def step(self, action):",
         "        Room.num_steps += 1",
-        "        if Room.num_steps > 5: raise ValueError('the simulator has gone')",
+        f"        if Room.num_steps > 5: raise {error}('the simulator has gone')",
         "        return super().step(action)",
         "def make(): return Room(gymnasium.make('CartPole-v1'))",
     ]
     (tmp_path / "failing_rooms.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     make_run(tmp_path / "run", MLP, EnvironmentConfig("function", "failing_rooms:make"))
-    problem = "failing_rooms:make fails: ValueError: the simulator has gone"
+    problem = f"failing_rooms:make fails: {error}: the simulator has gone"
     exit_code, stdout, stderr = run_command_line(["run"], tmp_path, script)
     assert (exit_code, stdout) == (2, "")
     assert stderr.splitlines()[-1] == f"error: {problem} ({tmp_path / 'failing_rooms.py'}, line 6)"
