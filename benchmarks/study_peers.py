@@ -1,10 +1,11 @@
 """Trains another library's agents on the tasks of a study, for as long as its runs.
 
 Where these have equal wall time, DQNs, A2C and PPO of Stable-Baselines3 have it, too
-(`peers/minatar_games.py`, `peers/atari.py`), and so has sample-factory's APPO (`peers/appo.py`); in
-figure 3 the DDPG of the former has as many updates (`peers/control.py`). The CSV file has the
-columns of a study's, so that `--beside=FILE` of `apex-study` draws it; runs that are in it are not
-run again. Needs `make .venv-peers/.installed`, and for APPO `make .venv-appo/.installed`.
+(`peers/minatar_games.py`, `peers/atari.py`), and so have its SAC, TQC and CrossQ
+(`peers/control.py`) and sample-factory's APPO (`peers/appo.py`); in figure 3 DDPG has as many
+updates. The CSV file has the columns of a study's, so that `--beside=FILE` of `apex-study` draws
+it; runs that are in it are not run again. Needs `make .venv-peers/.installed`, and for APPO
+`make .venv-appo/.installed`.
 
 Example:
   python benchmarks/study_peers.py --study configs/paper/figure_2.py --seeds 1 --out runs/peers.csv
@@ -17,9 +18,11 @@ import pathlib
 import queue
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from peer_processes import peer_command, run_peer
 
+from apex_agents.environments import EnvironmentConfig
 from apex_agents.presets import execute_file
 from apex_agents.runs.files import replace_file
 from apex_agents.studies.results import Point, from_csv, to_csv
@@ -39,6 +42,11 @@ PEERS: dict[str, dict[str, tuple[str, ...]]] = {
         "Stable-Baselines3's PPO": ("atari.py", "ppo"),
         "sb3-contrib's QR-DQN": ("atari.py", "qr_dqn"),
         "sample-factory's APPO": ("appo.py",),
+    },
+    "control_ten_minutes": {
+        "Stable-Baselines3's SAC": ("control.py", "sac"),
+        "sb3-contrib's TQC": ("control.py", "tqc"),
+        "sb3-contrib's CrossQ": ("control.py", "crossq"),
     },
     "pong_hour": {"Stable-Baselines3's A2C": ("atari.py", "a2c")},
 }
@@ -108,13 +116,17 @@ def train(
     study: Study, peer: tuple[str, ...], task: str, label: str, seed: int, cores: list[int]
 ) -> Iterator[Point]:
     """Train for as long as a run of the study is, on some cores, and yield the evaluations."""
-    seconds = study.fields.get("run.max_seconds")
-    if seconds is not None:
-        options = {"limit": seconds, "period": study.fields["run.evaluation.min_period_seconds"]}
-    else:
-        repeats = study.fields["environment.action_repeat"]
-        max_steps = study.fields["run.max_learner_steps"] * repeats  # It learns once per step.
-        options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_001, "limit": 1e6}
+    options = dict[str, Any]()
+    if peer[0] == "control.py":
+        repeats = study.fields.get("environment.action_repeat")
+        environment = EnvironmentConfig(suite="control", task=task, action_repeat=repeats)
+        options["action_repeat"] = environment.num_repeats
+    if (seconds := study.fields.get("run.max_seconds")) is not None:
+        options["limit"] = seconds
+        options["period"] = study.fields["run.evaluation.min_period_seconds"]
+    else:  # It learns once per agent step.
+        max_steps = study.fields["run.max_learner_steps"] * options["action_repeat"]
+        options |= {"max_steps": max_steps, "limit": 1e6}
     flags = [f"--{name}={value}" for name, value in options.items()]
     command = peer_command(*peer, task, f"--seed={seed}", *flags)
     pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]

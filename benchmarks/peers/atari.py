@@ -46,7 +46,11 @@ def main() -> None:
         arguments.game, arguments.episodes, arguments.seed + 1_000, clip_reward=False
     )
     evaluations = TimedEvaluations(
-        environments, arguments.episodes, arguments.limit, arguments.period, EVALUATION_EPSILON
+        environments,
+        arguments.episodes,
+        arguments.limit,
+        arguments.period,
+        epsilon=EVALUATION_EPSILON,
     )
     MAKERS[arguments.algorithm](arguments).learn(AGENT_STEPS, callback=evaluations)
 

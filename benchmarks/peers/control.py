@@ -1,30 +1,27 @@
-"""Trains an agent of Stable-Baselines3 or sb3-contrib on a task of the control suite to a level.
+"""Trains an agent of Stable-Baselines3 or sb3-contrib on a task of the control suite.
 
 The hyperparameters are the libraries' defaults, which are those of the papers, with one update per
-agent step; SAC, TQC and CrossQ learn their temperature. Prints a line of JSON for every evaluation:
-seconds from the start of this process to the evaluation's end, mean return of greedy episodes,
-agent steps, learner steps.
+agent step; SAC, TQC and CrossQ learn their temperature. A run ends at a return or after a time.
+Evaluations are greedy episodes; each is printed as a line of JSON.
 
 Example:
   .venv-peers/bin/python benchmarks/peers/control.py sac walker:walk --target 850
 """
 
 import argparse
-import json
+import math
 from typing import Any
 
 import gymnasium
 import numpy as np
 import shimmy  # noqa: F401 - registers its environments.
-from process_clock import seconds_of_process
 from sb3_contrib import TQC, CrossQ
 from stable_baselines3 import DDPG, SAC, TD3
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import DummyVecEnv
+from timed_evaluations import TimedEvaluations
 
-EVALUATION_STEPS = 10_000  # Steps of the environment.
 WITHOUT_NOISE = {"sac": SAC, "tqc": TQC, "crossq": CrossQ}  # Their policies are stochastic.
 WITH_NOISE = {"td3": TD3, "ddpg": DDPG}
 
@@ -33,15 +30,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("algorithm", choices=(*WITHOUT_NOISE, *WITH_NOISE))
     parser.add_argument("task", help="as walker:walk")
-    parser.add_argument("--target", type=float, required=True, help="mean return to reach")
+    parser.add_argument("--target", type=float, default=math.inf, help="mean return to reach")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
+    what = "seconds between evaluations; by default, they are 10,000 environment steps apart"
+    parser.add_argument("--period", type=float, help=what)
     parser.add_argument("--episodes", type=int, default=10, help="of an evaluation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--action_repeat", type=int, default=1, help="environment steps of one")
     parser.add_argument("--max_steps", type=int, default=1_000_000, help="of the environment")
     arguments = parser.parse_args()
     model = make_model(arguments.algorithm, make_environment(arguments), arguments.seed)
-    model.learn(arguments.max_steps // arguments.action_repeat, callback=Judge(arguments))
+    evaluations = TimedEvaluations(
+        DummyVecEnv([lambda: make_environment(arguments)]),
+        arguments.episodes,
+        arguments.limit,
+        arguments.period or 0.0,
+        period_steps=1 if arguments.period else 10_000 // arguments.action_repeat,
+        target=arguments.target,
+        is_greedy=True,
+    )
+    model.learn(arguments.max_steps // arguments.action_repeat, callback=evaluations)
 
 
 class HeldAction(gymnasium.Wrapper):
@@ -76,26 +84,6 @@ def make_model(algorithm: str, environment: gymnasium.Env, seed: int) -> OffPoli
     noise = NormalActionNoise(np.zeros(size), np.full(size, 0.1))
     algorithm_class = WITH_NOISE[algorithm]
     return algorithm_class("MlpPolicy", environment, action_noise=noise, seed=seed, device="cpu")
-
-
-class Judge(BaseCallback):
-    """Evaluates every 10,000 environment steps, and ends the run at the target or the limit."""
-
-    def __init__(self, arguments: argparse.Namespace):
-        """Make the environment of the evaluations."""
-        super().__init__()
-        self._arguments = arguments
-        self._environment = make_environment(arguments)
-
-    def _on_step(self) -> bool:
-        if self.num_timesteps % (EVALUATION_STEPS // self._arguments.action_repeat) != 0:
-            return True
-        episodes = self._arguments.episodes
-        mean_return, _ = evaluate_policy(self.model, self._environment, episodes, warn=False)
-        seconds = seconds_of_process()
-        steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
-        print(json.dumps({"seconds": seconds, "mean_return": mean_return, **steps}), flush=True)
-        return mean_return < self._arguments.target and seconds < self._arguments.limit
 
 
 if __name__ == "__main__":

@@ -45,7 +45,11 @@ def main() -> None:
     minatar.gym.register_envs()
     environments = make_environments(arguments.task, arguments.episodes, arguments.seed + 1_000)
     evaluations = TimedEvaluations(
-        environments, arguments.episodes, arguments.limit, arguments.period, EVALUATION_EPSILON
+        environments,
+        arguments.episodes,
+        arguments.limit,
+        arguments.period,
+        epsilon=EVALUATION_EPSILON,
     )
     make_model = {"dqn": make_dqn, "a2c": make_a2c, "a2c_32": make_a2c_32}[arguments.algorithm]
     make_model(arguments).learn(AGENT_STEPS, callback=evaluations)

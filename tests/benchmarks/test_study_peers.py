@@ -81,6 +81,30 @@ def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows
     assert points[0] == ("breakout", "Stable-Baselines3's A2C", 0, 10, 2, 1.5, 3.0)
 
 
+def test_control_has_the_time_and_the_action_repeats_of_the_study(monkeypatch, rows, tmp_path):
+    study = ROOT / "benchmarks" / "control_ten_minutes.py"
+    train(monkeypatch, tmp_path / "peers.csv", "--study", str(study))
+    repeats = {"finger:spin": 2, "walker:walk": 2, "cheetah:run": 4, "hopper:stand": 4}
+    assert {tuple(row["arguments"]) for row in rows} == {
+        (
+            *("control.py", algorithm, task, "--seed=0", f"--action_repeat={repeats[task]}"),
+            *("--limit=600.0", "--period=60.0"),
+        )
+        for algorithm in ("sac", "tqc", "crossq")
+        for task in repeats
+    }
+
+
+def test_updates_are_those_of_a_study_without_time(monkeypatch, rows, tmp_path):
+    study = ROOT / "configs" / "paper" / "figure_3.py"
+    flags = ["--study", str(study), "--seeds=1", "--tasks=walker"]
+    train(monkeypatch, tmp_path / "peers.csv", *flags)
+    assert rows[0]["arguments"] == [
+        *("control.py", "ddpg", "walker:walk", "--seed=0", "--action_repeat=4"),
+        *("--max_steps=40000", "--limit=1000000.0"),
+    ]
+
+
 def test_runs_that_are_in_the_file_are_not_run_again(monkeypatch, rows, tmp_path):
     path = tmp_path / "peers.csv"
     train(monkeypatch, path)
