@@ -32,7 +32,7 @@ report = {
     "has_module": "xmlrpc.client" in sys.modules,
     "random": np.random.rand(),
 }
-print(json.dumps(report))
+sys.stdout.write(json.dumps(report) + "\\n")  # In one piece, beside that of another process.
 sys.exit(int(sys.argv[2]))
 """
 WAIT = "import time; print('here', flush=True); time.sleep(100)"
