@@ -344,6 +344,7 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     assert all(-1 <= float(row["mean_return"]) <= 1 for row in rows)
     table = (folder / "results.md").read_text()
     assert table in run.stdout()
+    assert "or its last return if it reached its target" in table
     assert (folder / "returns.png").stat().st_size > 10_000
     runs = [folder / "catch" / f"setting={label}" / "seed_0" for label in ("three", "two")]
     files = {path: path.stat().st_mtime_ns for run in runs for path in run.rglob("*")}
