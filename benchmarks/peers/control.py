@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=math.inf, help="mean return to reach")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
     what = "seconds between evaluations; by default, they are 10,000 environment steps apart"
-    parser.add_argument("--period", type=float, help=what)
+    parser.add_argument("--period", type=float, default=0.0, help=what)
     parser.add_argument("--episodes", type=int, default=10, help="of an evaluation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--action_repeat", type=int, default=1, help="environment steps of one")
@@ -44,7 +44,7 @@ def main() -> None:
         DummyVecEnv([lambda: make_environment(arguments)]),
         arguments.episodes,
         arguments.limit,
-        arguments.period or 0.0,
+        arguments.period,
         period_steps=1 if arguments.period else 10_000 // arguments.action_repeat,
         target=arguments.target,
         is_greedy=True,
