@@ -35,12 +35,16 @@ def get_study() -> Study:
         "Munchausen, largest priority first": {**_MUNCHAUSEN, **_LARGEST_FIRST},
         "both, batches of 32": {**_MUNCHAUSEN, **_LARGEST_FIRST, **_SMALL_BATCHES},
     }
+    settings = {
+        name: Setting("apex_dqn_atari_single_host", {**_AS_IT_IS, **fields})
+        for name, fields in changes.items()
+    }
+    settings["both, n from 10 to 3"] = Setting(
+        "annealed_steps.py", {**_MUNCHAUSEN, **_LARGEST_FIRST}
+    )
     return Study(
         title="Changes of Ape-X DQN on Atari",
-        settings={
-            name: Setting("apex_dqn_atari_single_host", {**_AS_IT_IS, **fields})
-            for name, fields in changes.items()
-        },
+        settings=settings,
         tasks=("boxing", "seaquest", "space_invaders", "pong"),
         fields={"run.max_actor_steps": 500_000, "run.evaluation.min_period_seconds": 600.0},
         x=columns.ACTOR_STEPS,
