@@ -19,14 +19,15 @@ STUDIES = {
     for path in sorted((ROOT / "configs" / "paper").glob("*.py"))
     if (PAPER / f"{path.stem}.csv").exists()
 }
-# Studies of benchmarks/, and what their files in results/atari/ are called.
+# Studies of benchmarks/, and their files in results/.
 STUDIES |= {
-    name: (ROOT / "benchmarks" / f"{name}.py", ROOT / "results" / "atari" / f"{stem}.csv")
-    for name, stem in {
-        "atari_settings": "settings",
-        "atari_million": "million_settings",
-        "atari_half_hour": "half_hour",
-        "pong_hour": "pong_hour",
+    name: (ROOT / "benchmarks" / f"{name}.py", ROOT / "results" / f"{file}.csv")
+    for name, file in {
+        "atari_settings": "atari/settings",
+        "atari_million": "atari/million_settings",
+        "atari_half_hour": "atari/half_hour",
+        "pong_hour": "atari/pong_hour",
+        "control_ten_minutes": "control_ten_minutes",
     }.items()
 }
 
