@@ -21,7 +21,7 @@ def get_study() -> Study:
             ),
             "A2C": Setting("a2c_atari_single_host", {}),
         },
-        tasks=("breakout", "space_invaders"),
+        tasks=("breakout", "space_invaders", "boxing"),
         fields={"run.max_seconds": 1800.0, "run.evaluation.min_period_seconds": 120.0},
         x=columns.WALL_TIME_SECONDS,
         num_seeds=1,

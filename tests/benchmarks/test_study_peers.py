@@ -73,12 +73,12 @@ def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows
     assert asked == {
         (*algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
         for algorithm in (*algorithms, ("appo.py",))
-        for task in ("breakout", "space_invaders")
+        for task in ("breakout", "space_invaders", "boxing")
         for seed in (0, 1)
     }
     points = from_csv(path.read_text())
     assert len(points) == len(rows) == 2 * len(asked)
-    assert points[0] == ("breakout", "Stable-Baselines3's A2C", 0, 10, 2, 1.5, 3.0)
+    assert points[0] == ("boxing", "Stable-Baselines3's A2C", 0, 10, 2, 1.5, 3.0)
 
 
 def test_control_has_the_time_and_the_action_repeats_of_the_study(monkeypatch, rows, tmp_path):
