@@ -103,4 +103,4 @@ class EvaluationCallback:
             )
 
 
-_OTHERS = (columns.LEARNER_STEPS, columns.STANDARD_ERROR)
+_OTHERS = (columns.LEARNER_STEPS, columns.STANDARD_ERROR, columns.ENVIRONMENT_FAILURES)

@@ -70,20 +70,26 @@ class EnvironmentReport:
     __repr__ = __str__  # What a notebook shows.
 
 
-@reporting_thread("The check", report_wait)
-def check(environment: Any, num_steps: int = 1_000, **kwargs: Any) -> EnvironmentReport:
+def check(environment: Any, /, num_steps: int = 1_000, **kwargs: Any) -> EnvironmentReport:
     """Play an environment at random, and say what agents make of it.
 
     Args:
       environment: a `gymnasium.Env` or a `dm_env.Environment`; a function that returns one; or its
         name as `environment.task` has it, an id of gymnasium or 'module:function'.
-      num_steps: steps to play, within 20 seconds.
+      num_steps: steps to play, within 20 seconds. An argument of the environment with this name
+        has to be in a function: `check(lambda: Corridor(num_steps=7))`.
       **kwargs: keyword arguments of the function, or of the id.
 
     Raises:
       ValueError: no agent can learn in it, or it cannot be made, reset or stepped; it is no
         environment; or there are keyword arguments for an environment that is made already.
     """
+    return report(environment, num_steps, kwargs)
+
+
+@reporting_thread("The check", report_wait)
+def report(environment: Any, num_steps: int, kwargs: dict[str, Any]) -> EnvironmentReport:
+    """Do what `check` does, with keyword arguments of any names."""
     is_instance = not (callable(environment) or isinstance(environment, str))
     require(not (is_instance and kwargs), "kwargs", kwargs, "left out, for an environment as such")
     with contextlib.ExitStack() as stack:

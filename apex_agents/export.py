@@ -136,17 +136,18 @@ def export_saved_model(
     partial = path.with_name(f"{path.name}.partial")
     remove(partial)  # Left by an export that was killed.
     try:
-        tf.saved_model.save(module, str(partial), signatures=module.evaluate)
-    except tf.errors.OpError as error:
-        raise OSError(f"{path} cannot be written: {error.message}") from error
-    except (TypeError, ValueError) as error:  # Raised by the code of a network.
-        raise ExportError(f"the network needs a known number of observations: {error}") from error
-    signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
+        try:
+            tf.saved_model.save(module, str(partial), signatures=module.evaluate)
+        except tf.errors.OpError as error:
+            raise OSError(f"{path} cannot be written: {error.message}") from error
+        except (TypeError, ValueError) as error:  # Raised by the code of a network.
+            problem = f"the network needs a known number of observations: {error}"
+            raise ExportError(problem) from error
+        signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
-    def evaluate(inputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
-        return {name: output.numpy() for name, output in signature(**inputs).items()}
+        def evaluate(inputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+            return {name: output.numpy() for name, output in signature(**inputs).items()}
 
-    try:
         difference = _greatest_difference(policy, evaluate, observations)
         remove(path)
         partial.rename(path)

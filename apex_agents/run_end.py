@@ -308,12 +308,15 @@ class ActorStepCounter:
         self._client = client
         self._path = path
         self._counts = read_counts(path) if path.exists() else []
+        self._saved: list[int] | None = None  # What was written last.
         self._publish()
         self._counting = Repeating("Counting actor steps", self._count, _COUNT_PERIOD_SECONDS)
 
     def save(self) -> None:
-        """Write the counts to the file."""
-        write_json(self._path, self._counts)
+        """Write the counts to the file, unless it has them."""
+        counts = self._counts
+        if counts != self._saved and write_json(self._path, counts):
+            self._saved = counts
 
     def close(self) -> None:
         """Count the reports that have arrived, write the file, and stop counting."""

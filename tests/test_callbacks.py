@@ -15,6 +15,7 @@ ROW = {
     "evaluator/num_episodes": 5.0,
     "evaluator/learner_steps": 7.0,
     "evaluator/is_success": 0.5,
+    "evaluator/environment_failures": 0.0,
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from apex_agents.command_line.arguments import STARTED_IN, mistakes_end_command
-from apex_agents.environment_report import check
+from apex_agents.environment_report import report
 from apex_agents.fields import parse_value
 from apex_agents.user_code import extend_path
 
@@ -37,4 +37,4 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"{unnamed[0]!r} is no NAME=VALUE; one task is checked at a time.")
     pairs = (argument.split("=", 1) for argument in named)
     extend_path([os.path.abspath(STARTED_IN)])
-    print(check(task, _NUM_STEPS.value, **{name: parse_value(text) for name, text in pairs}))
+    print(report(task, _NUM_STEPS.value, {name: parse_value(text) for name, text in pairs}))

@@ -64,7 +64,7 @@ _SEED = flags.DEFINE_integer(
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Probability of a random action, for DQN; by default as in the run's evaluations.",
+    "Probability of a random action (Ape-X DQN, R2D2); by default as in the run's evaluations.",
     0.0,
     1.0,
 )
@@ -150,14 +150,26 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
 
 def _play(experiment: Experiment, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with (
-        naming_errors(f"{experiment.task} fails", ValueError, OSError),
-        reporting_thread("The evaluation", lambda name, wait: warn(f"{name} {wait}.")),
-        _show_progress(request.num_episodes) as on_lock_step,
-    ):
-        return final_evaluation.evaluate(
-            experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
-        )
+    has_begun = False
+
+    def on_lock_step(episodes: Sequence[Episode]) -> None:
+        nonlocal has_begun
+        has_begun = True
+        show(episodes)
+
+    try:
+        with (
+            naming_errors(f"{experiment.task} fails", ValueError, OSError),
+            reporting_thread("The evaluation", lambda name, wait: warn(f"{name} {wait}.")),
+            _show_progress(request.num_episodes) as show,
+        ):
+            return final_evaluation.evaluate(
+                experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
+            )
+    except (ValueError, OSError) as error:
+        if not has_begun:  # It is a mistake of the command line.
+            raise
+        fail(error, EXIT_FAILURE)
 
 
 def _report(

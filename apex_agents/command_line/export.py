@@ -41,7 +41,6 @@ from apex_agents.command_line.arguments import (
 )
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
-    ExportError,
     describe,
     export_onnx,
     export_saved_model,
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     output.mkdir(parents=True, exist_ok=True)
     try:
         _export(policy, output)
-    except ExportError as error:
+    except ValueError as error:  # Of the environment, too, while it is played.
         fail(error, EXIT_FAILURE)
 
 
@@ -116,16 +115,16 @@ def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
         path.unlink(missing_ok=True)
     _show("parameters", f"{policy.path.stem}, learner step {policy.learner_steps:,}")
     _show("compared for", f"{len(observations)} observations")
-    for name, export, path in (
-        ("saved_model", export_saved_model, output / "saved_model"),
-        ("onnx", export_onnx, model),
-    ):
-        try:
-            difference = export(policy, path, observations)
-            _show(name, f"{path}, greatest difference {difference:.1e}")
-        except ImportError as error:
-            warn(f"there is no ONNX file ({error}): {missing_extra('export', 'ONNX')}")
+    saved_model = output / "saved_model"
+    difference = export_saved_model(policy, saved_model, observations)
+    _show("saved_model", f"{saved_model}, greatest difference {difference:.1e}")
+    # It is of the SavedModel, too, which networks have that ONNX cannot hold.
     replace_file(description, json.dumps(describe(policy), indent=2, default=str).encode())
+    try:
+        difference = export_onnx(policy, model, observations)
+        _show("onnx", f"{model}, greatest difference {difference:.1e}")
+    except ImportError as error:
+        warn(f"there is no ONNX file ({error}): {missing_extra('export', 'ONNX')}")
     _show("description", description)
 
 

@@ -342,7 +342,7 @@ def _search(settings: Settings, name: str) -> NoReturn:
     targets = {} if target is None else {(task, label): target for label in found}
     tables = results.make_tables(study, points, endings, cells, targets)
     is_written = results.write_results(folder, tables, draw, screen)
-    has_failed = FAILED in endings.values()
+    has_failed = FAILED in runner.endings.values()  # Not in an earlier command.
     _leave(runner, lock, is_written and FINISHED in endings.values() and not has_failed)
 
 

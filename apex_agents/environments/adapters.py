@@ -213,7 +213,10 @@ class _GymnasiumSteps(dm_env.Environment):
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        returned = self._environment.reset(seed=self._seed)
+        seed = self._seed
+        if seed is not None:  # If this reset fails, the next one does not draw the same episode.
+            self._seed = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
+        returned = self._environment.reset(seed=seed)
         observation, self.info = _unpack("reset", ("observation", "info"), returned)
         self._seed = None
         return dm_env.restart(observation)

@@ -108,7 +108,8 @@ class SlideCheck:
             raise ValueError(
                 f"agent.frame_stack is {len(observation)}, but observations of shape "
                 f"{observation.shape} do not slide by one frame per step. Stack frames along the "
-                "first axis, oldest first, or set agent.frame_stack=0."
+                "first axis, oldest first, of agent steps where environment.action_repeat is above "
+                "1, or set agent.frame_stack=0."
             )
         self._num_steps: int = 1 if is_first else self._num_steps + 1
         self._before: np.ndarray = observation

@@ -130,7 +130,8 @@ class Evaluator:
         self._best.offer(float(self._latest.mean_return), self._policy.variables, learner_steps)
         values = {name: float(value) for name, value in self._latest._asdict().items()}
         metrics = mean_metrics(metric_names(self._environment), episodes)
-        self._logger.write({**values, **metrics})
+        failures = {columns.ENVIRONMENT_FAILURES: self._environment.num_failures}
+        self._logger.write({**values, **metrics, **failures})
         self._report(self._latest)
         return True
 

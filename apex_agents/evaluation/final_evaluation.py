@@ -45,6 +45,7 @@ class Result(NamedTuple):
 
     episodes: list[Episode]  # The seed determines their order.
     videos: list[pathlib.Path]  # Complete ones only.
+    num_failures: int = 0  # Episodes that the environment broke off, in whose place others count.
 
 
 def evaluate(
@@ -71,6 +72,7 @@ def evaluate(
     """
     episodes: list[Episode] = []
     finished: list[pathlib.Path] = []
+    num_failures = 0
     while len(episodes) < request.num_episodes:
         num_envs = min(request.num_episodes - len(episodes), max_envs)
         # Every group of environments has a different seed.
@@ -93,8 +95,9 @@ def evaluate(
         assert played is not None  # It is never told to stop.
         episodes += played
         finished += actor.finished
+        num_failures += environment.num_failures
         environment.close()
-    return Result(episodes, finished)
+    return Result(episodes, finished, num_failures)
 
 
 def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
@@ -130,6 +133,7 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
         "seed": request.seed,
         "epsilon": getattr(exploration, "evaluation_epsilon", None),  # DPG has none.
         "episodes": len(returns),
+        columns.ENVIRONMENT_FAILURES: result.num_failures,
         "mean_return": float(returns.mean()),
         "standard_error": None if math.isnan(error := standard_error(returns)) else error,
         "median_return": float(np.median(returns)),
@@ -167,6 +171,8 @@ def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     epsilon = summary["epsilon"]
     exploration = "" if epsilon is None else f", epsilon {epsilon:g}"
     yield "episodes", f"{summary['episodes']:,}, seed {summary['seed']}{exploration}"
+    if failures := summary[columns.ENVIRONMENT_FAILURES]:
+        yield "failures", f"{failures:,} of the environment, in whose place other episodes count"
     yield "mean return", format_return(summary["mean_return"], summary["standard_error"])
     yield "median", f"{summary['median_return']:,.2f}"
     yield "lowest, highest", f"{summary['min_return']:,.2f}, {summary['max_return']:,.2f}"

@@ -19,6 +19,8 @@ from apex_agents.stopwatch import Stopwatch
 _STALE_SECONDS = 20.0
 # With more of the priorities at a bound, sampling is no longer prioritized.
 _MAX_AT_BOUND_FRACTION = 0.5
+# With more of the learner steps skipped, something is wrong with the loss or the network.
+_MAX_SKIPPED_FRACTION = 0.5
 
 
 @dataclasses.dataclass
@@ -65,6 +67,7 @@ class RunState:
         self._refreshing = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
+        self._skipped_fraction = np.nan  # Of the learner steps between the newest two rows.
 
     def refresh(self) -> list[tuple[str, Row]]:
         """Read and return the new rows, each with the name of its file."""
@@ -185,6 +188,12 @@ class RunState:
 
     def warning(self) -> str:
         """Return a problem that the learner's newest row shows, '' for none."""
+        if self._skipped_fraction > _MAX_SKIPPED_FRACTION:
+            return (
+                f"{self._skipped_fraction:.0%} of the newest learner steps had a gradient that is "
+                "not finite, and changed nothing: look for a division, a root or a logarithm of 0 "
+                "in a torso or a loss of yours, or lower the learning rate."
+            )
         share = number(self.learner, columns.PRIORITIES_AT_BOUND_FRACTION)
         is_uniform = self.run.settings("agent", "replay").get("priority_exponent") == 0
         if is_uniform or not share > _MAX_AT_BOUND_FRACTION:
@@ -218,7 +227,7 @@ class RunState:
         return [log for n, log in self._logs.items() if log.newest and is_actor(n) is not None]
 
     def _take(self, name: str, log: _Log, row: Row) -> None:
-        log.newest, log.has_ended = row, False
+        before, log.newest, log.has_ended = log.newest, row, False
         wall_time, env_index = (
             number(row, name) for name in (columns.WALL_TIME_SECONDS, columns.ENV_INDEX)
         )
@@ -230,6 +239,11 @@ class RunState:
             while self._learner_steps and self._learner_steps[-1][0] >= wall_time:
                 self._learner_steps.pop()  # Steps that were lost.
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
+            skipped, steps = (
+                number(row, column) - number(before, column)
+                for column in (columns.STEPS_SKIPPED, columns.LEARNER_STEPS)
+            )
+            self._skipped_fraction = skipped / steps if steps > 0 else np.nan
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
         elif columns.parse_actor_file(name) is not None:

@@ -230,7 +230,8 @@ class RecurrentNetwork(snt.Module):
         parts = [tf.cast(self.torso(observation), tf.float32)]
         if self._sees_action:
             # Zeros for -1, which is the last action to ONNX's one-hot encoding.
-            is_action = previous_action[:, tf.newaxis] == tf.range(self._num_actions)
+            actions = tf.range(self._num_actions, dtype=previous_action.dtype)
+            is_action = previous_action[:, tf.newaxis] == actions
             parts.append(tf.cast(is_action, tf.float32))
         if self.sees_reward:
             parts.append(rescale(reward)[:, tf.newaxis])

@@ -122,6 +122,10 @@ def open_workdir(
             check_same_run(workdir, config)
             check_same_spec(workdir, spec or {})
             spec = spec or read_spec(workdir)
+        elif others := [name for name in (SUMMARY_FILE, NODES_FILE) if (workdir / name).exists()]:
+            raise ValueError(
+                f"The folder {workdir} holds {others[0]}, but no run; name a new folder."
+            )
         make_folders(workdir)
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:

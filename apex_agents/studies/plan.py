@@ -13,7 +13,7 @@ import numpy as np
 from apex_agents.checks import check_experiment
 from apex_agents.config import ExperimentConfig, LearnersConfig, without_other_target
 from apex_agents.experiment import make_experiment
-from apex_agents.fields import change_fields, get_field
+from apex_agents.fields import change_fields, find_field, get_field
 from apex_agents.metrics import columns
 from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, TASK, flatten, shorten
@@ -23,8 +23,8 @@ from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.study import LABEL, Cells, Run, Setting, Study, Targets
 
 # Returns the command that trains, but for seed and work directory: from a file of settings, their
-# config, and new values of its fields.
-MakeCommand = Callable[[pathlib.Path, ExperimentConfig, Mapping[str, Any]], Sequence[str]]
+# config, and texts of new values of its fields.
+MakeCommand = Callable[[pathlib.Path, ExperimentConfig, Mapping[str, str]], Sequence[str]]
 
 _SEEDS_OF_GRID = 5
 # Fields that may change when a run is resumed, but make a different setting of a study.
@@ -108,10 +108,10 @@ def plan_study(  # noqa: PLR0913
         fields = {**study.fields, **setting.fields, TASK: task}
         is_wanted = task in part.tasks and label in part.settings
         with _naming_setting(label):
-            file, config = _find_config(setting, fields, source)
+            file, config, texts = _find_config(setting, fields, source)
             if is_wanted:
                 check(config)
-            command = make_command(file, config, fields)
+            command = make_command(file, config, texts)
             values = cells.get(label, {LABEL: label})
             planned = plan_runs(config, values, part.num_seeds, folder, command)
         for run in planned:
@@ -139,7 +139,7 @@ def find_targets(study: Study, source: pathlib.Path) -> Targets:
     for task, (label, setting) in itertools.product(study.tasks, study.settings.items()):
         with _naming_setting(label):
             fields = {**study.fields, **setting.fields, TASK: task}
-            _, config = _find_config(setting, fields, source)
+            _, config, _ = _find_config(setting, fields, source)
         if (target := without_other_target(config).run.target_return) is not None:
             found[task, label] = target
     return found
@@ -156,10 +156,16 @@ def _naming_setting(label: str) -> Iterator[None]:
 
 def _find_config(
     setting: Setting, fields: Mapping[str, Any], source: pathlib.Path
-) -> tuple[pathlib.Path, ExperimentConfig]:
-    """Return the file of a setting's config, and the config with new values of fields."""
+) -> tuple[pathlib.Path, ExperimentConfig, Mapping[str, str]]:
+    """Return the file of a setting's config, the config with new values, and the values' texts."""
     file = find_config(str(setting.config), folder=source)
-    return file, change_fields(load_config_file(file), fields.items())
+    config = load_config_file(file)
+    # An entry of a dict has no type of its own: only quotes tell the text '7' from the number.
+    texts = {path: str(value) for path, value in fields.items()}
+    for path, value in fields.items():
+        if isinstance(value, str) and find_field(config, path) != path:
+            texts[path] = repr(str(value))
+    return file, change_fields(config, texts.items()), texts
 
 
 def check_run(config: ExperimentConfig, num_parallel: int) -> str | None:

@@ -402,6 +402,7 @@ def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def format_table(cells: Sequence[Sequence[str]]) -> str:
     """Return rows of texts, of which the first is the header, as Markdown with aligned columns."""
+    cells = [[text.replace("|", r"\|") for text in row] for row in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     header, *rows = cells
     lines = [header, ["-" * width for width in widths], *rows]

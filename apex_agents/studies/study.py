@@ -61,9 +61,12 @@ def check_study(study: Study) -> None:
     """Raise a ValueError that names the first attribute of a study whose value is not allowed."""
     settings, tasks = study.settings, study.tasks
     is_dict = isinstance(settings, Mapping) and all(
-        isinstance(label, str) and label.isprintable() for label in settings
+        # Matplotlib's legends leave out what begins with '_'.
+        isinstance(label, str) and label.isprintable() and not label.startswith("_")
+        for label in settings
     )
-    require(bool(settings) and is_dict, "settings", settings, "a dict of labels to Settings")
+    allowed = "a dict of labels, which do not begin with '_', to Settings"
+    require(bool(settings) and is_dict, "settings", settings, allowed)
     for label, setting in settings.items():
         is_setting = isinstance(setting, Setting) and _are_fields(setting.fields)
         is_setting = is_setting and isinstance(setting.config, str | pathlib.PurePath)

@@ -14,8 +14,9 @@ class Steps(gymnasium.Env):
     observation_space = gymnasium.spaces.Discrete(100)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, length):
-        self.length = length
+    def __init__(self, num_steps, environment):
+        assert environment == "flat"
+        self.length = num_steps
 
     def reset(self, *, seed=None, options=None):
         self.place = 0
@@ -34,7 +35,9 @@ def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
 
 def test_an_environment_of_the_current_folder_is_described(tmp_path):
     (tmp_path / "my_envs.py").write_text(ENVIRONMENT)
-    ended = run(tmp_path, "my_envs:Steps", "length=7", "--num_steps=50")
+    # Arguments with the names of those of `apex_agents.check` are the environment's.
+    arguments = "num_steps=7", "environment=flat", "--num_steps=50"
+    ended = run(tmp_path, "my_envs:Steps", *arguments)
     assert ended.returncode == 0, ended.stderr
     assert "lengths 7 (7 to 7), returns 7 (7 to 7)" in ended.stdout
     assert "Discrete(100)" in ended.stdout and "Traceback" not in ended.stderr

@@ -97,6 +97,7 @@ def test_what_is_reported(evaluate):
         "seed": 2,
         "epsilon": 0.5,
         "episodes": 5,
+        "environment_failures": 0,
         "mean_return": pytest.approx(mean),
         "standard_error": pytest.approx((squares / 4 / 5) ** 0.5),
         "median_return": c,

@@ -1,5 +1,6 @@
 """Tests of the command that exports: real folders, real files."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -43,6 +44,35 @@ def test_the_run_is_named_by_its_folder(run_command_line, runs, flags):
     lines = [line.split(":")[0].strip() for line in stdout.splitlines()]
     assert lines == ["parameters", "compared for", "saved_model", "onnx", "description"]
     assert stdout.count("greatest difference ") == 2
+
+
+BITCAST = """
+import sonnet as snt
+import tensorflow as tf
+
+
+class Bits(snt.Module):
+    def __call__(self, observation):  # ONNX has no Bitcast.
+        bits = tf.bitcast(tf.cast(observation, tf.float32), tf.int32)
+        return snt.Flatten()(tf.cast(bits, tf.float32) / 2.0**30)
+
+
+def make_torso(spec, config):
+    return Bits()
+"""
+
+
+def test_a_network_that_onnx_cannot_hold_has_a_described_saved_model(
+    run_command_line, tmp_path, monkeypatch
+):
+    (tmp_path / "bits.py").write_text(BITCAST)
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = dataclasses.replace(MLP, torso="bits:make_torso")
+    make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
+    exit_code, _, stderr = run_command_line(["run"], tmp_path, "export.py")
+    assert exit_code == 1 and "Bitcast" in stderr
+    output = tmp_path / "run" / "exports" / "best"
+    assert sorted(path.name for path in output.iterdir()) == ["policy.json", "saved_model"]
 
 
 def test_parameters_and_output(run_command_line, runs, tmp_path):
@@ -120,7 +150,7 @@ def test_an_environment_that_fails_is_named_with_its_line(
     make_run(tmp_path / "run", MLP, EnvironmentConfig("function", "failing_rooms:make"))
     problem = f"failing_rooms:make fails: {error}: the simulator has gone"
     exit_code, stdout, stderr = run_command_line(["run"], tmp_path, script)
-    assert (exit_code, stdout) == (2, "")
+    assert (exit_code, stdout) == (1, "")
     assert stderr.splitlines()[-1] == f"error: {problem} ({tmp_path / 'failing_rooms.py'}, line 6)"
 
 

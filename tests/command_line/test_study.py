@@ -320,13 +320,19 @@ def test_a_search_that_is_stopped_is_continued(start, tmp_path):
     search = start(*flags, *ENDLESS, "--minutes=0").finish()
     assert search.exit_code == 1  # No run has a score.
 
-    search = start(*flags, *ENDLESS, "--config.run.max_learner_steps=100").finish()
+    # A run that fails makes its command fail, and no later one.
+    ending = "--config.run.max_learner_steps=100"
+    in_the_way = tmp_path / "search" / "run_001"
+    in_the_way.touch()
+    assert start(*flags, *ENDLESS, ending).finish().exit_code == 1
+    in_the_way.unlink()
+    search = start(*flags, *ENDLESS, ending, "--runs=3").finish()
     assert search.exit_code == 0, search.output()
     rows = {row["setting"]: row for row in csv.DictReader(results.open())}
-    assert sorted(rows) == ["run_000", "run_001"]
     assert rows["run_000"]["learning_rate"] == stopped["learning_rate"]
-    assert {row["runs"] for row in rows.values()} == {"1 finished"}
-    assert all(-1 <= float(row["score"]) <= 1 for row in rows.values())
+    ended = {"run_000": "1 finished", "run_001": "1 failed", "run_002": "1 finished"}
+    assert {name: row["runs"] for name, row in rows.items()} == ended
+    assert all(-1 <= float(rows[name]["score"]) <= 1 for name in ("run_000", "run_002"))
 
 
 def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):

@@ -175,6 +175,26 @@ def test_seed_is_given_to_the_first_reset_only():
     assert recorder.seeds == [7, None]
 
 
+def test_a_first_reset_that_fails_with_its_seed_is_tried_again_with_another():
+    class FailsWith7(Recorder):
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+            returned = super().reset(seed=seed, options=options)
+            if seed == 7:
+                raise RuntimeError("no level of this seed")
+            return returned
+
+    def seeds() -> list[int | None]:
+        recorder = FailsWith7(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
+        environment = adapt(recorder, seed=7)
+        environment.reset()
+        environment.reset()
+        return recorder.seeds
+
+    first, second, last = seeds()
+    assert first == 7 and second not in (7, None) and last is None
+    assert seeds() == [first, second, last]  # It can be repeated.
+
+
 class Returning(gymnasium.Env):
     """Returns from `reset` and `step` what it was made with."""
 

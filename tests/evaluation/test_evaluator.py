@@ -147,10 +147,32 @@ def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
     assert make_evaluator(client).evaluate()
     (row,) = read_rows(tmp_path)
     assert row.pop("wall_time_seconds") > 0
-    assert row == EXPECTED
+    assert row == {**EXPECTED, "environment_failures": 0.0}
     wait_for(lambda: read_statistics(client).evaluation is not None)
     assert read_statistics(client).evaluation._asdict() == EXPECTED
     assert read_best(tmp_path) == (9.0, 5)
+
+
+def test_episodes_that_the_environment_broke_off_are_counted(experiment, serve_run, tmp_path):
+    class FailsFirst(Bandit):
+        has_failed = False
+
+        def step(self, action: float) -> dm_env.TimeStep:
+            if not self.has_failed:
+                self.has_failed = True
+                raise RuntimeError("it fell over")
+            return super().step(action)
+
+    def make(num_envs: int, seed: int, **settings: object) -> SyncVectorEnvironment:
+        return SyncVectorEnvironment([FailsFirst(handicap=0.0), FailsFirst(0.0), Bandit(0.0)])
+
+    client = serve_run()
+    publish(client, 5, 9.0)
+    changed = dataclasses.replace(experiment, make_vector_environment=make)
+    with contextlib.closing(Evaluator(changed, [client], lambda: False)) as evaluator:
+        assert evaluator.evaluate()
+    (row,) = read_rows(tmp_path)
+    assert (row["num_episodes"], row["environment_failures"]) == (3.0, 2.0)
 
 
 def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path):

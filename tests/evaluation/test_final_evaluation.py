@@ -1,9 +1,12 @@
 """Tests of evaluations of saved parameters: episodes, videos, and the report."""
 
+import dataclasses
 import functools
 import json
 import pathlib
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -112,6 +115,7 @@ def test_a_summary_by_hand():
         "seed": 1,
         "epsilon": 0.5,
         "episodes": 4,
+        "environment_failures": 0,
         "mean_return": pytest.approx(107.6 / 4),
         # Deviations from 26.9: -25.2, 3.6, 32.4, -10.8.
         "standard_error": pytest.approx(((635.04 + 12.96 + 1049.76 + 116.64) / 3 / 4) ** 0.5),
@@ -138,6 +142,33 @@ def test_a_summary_by_hand():
     assert lines["mean return"] == "26.90 ± 12.30"
     assert lines["human-normalized"] == "mean 87.5%, median 75.0%"
     assert lines["in the paper"] == "800.9 (2775.0%)"
+    assert "failures" not in lines
+
+
+def test_episodes_that_the_environment_broke_off_are_counted(tmp_path):
+    class Breaks(gymnasium.Wrapper):
+        num_steps = 0
+
+        def step(self, action: Any) -> Any:
+            self.num_steps += 1
+            if self.num_steps == 2:
+                raise RuntimeError("it fell over")
+            return super().step(action)
+
+    experiment, parameters = make_experiment("cartpole", tmp_path)
+    experiment = dataclasses.replace(
+        experiment,
+        make_vector_environment=functools.partial(
+            make_vector_environment,
+            EnvironmentConfig("function", "Breaks"),
+            environment_fn=lambda: Breaks(gymnasium.make("CartPole-v1")),
+        ),
+    )
+    result = evaluate(experiment, Request(parameters, 5, seed=0), max_envs=3)
+    assert (len(result.episodes), result.num_failures) == (5, 5)
+    summary = summarise(make_config("Breakout"), REQUEST, result)
+    assert summary["environment_failures"] == 5
+    assert dict(describe(summary))["failures"].startswith("5 of the environment")
 
 
 def test_a_table_by_hand():

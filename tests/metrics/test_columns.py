@@ -87,7 +87,7 @@ def test_exploration_of_a_policy_is_a_column(agent):
 def test_fields_of_evaluations_and_bins_are_columns():
     wall_time = {columns.WALL_TIME_SECONDS}
     evaluator = documented_logs.columns(columns.EVALUATOR, "dqn")
-    assert {*Evaluation._fields} == evaluator - wall_time
+    assert {*Evaluation._fields} == evaluator - wall_time - {columns.ENVIRONMENT_FAILURES}
     histograms = documented_logs.columns(columns.histogram_file(columns.LEARNER), "dqn")
     assert {*Bin._fields} == histograms - wall_time - {columns.LEARNER_STEPS, columns.QUANTITY}
     info = reverb.SampleInfo(*5 * [np.ones(1)])

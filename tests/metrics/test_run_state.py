@@ -180,6 +180,23 @@ def test_a_run_that_was_killed_is_over(written_run, state):
     assert (state.summary, state.is_running, state.is_over()) == (None, False, True)
 
 
+def test_a_warning_of_learner_steps_that_change_nothing(written_run):
+    state = RunState(RunFolder(written_run.folder))
+
+    def warning_after(steps: int, skipped: int) -> str:
+        written_run.append("learner", learner_steps=steps, steps_skipped=skipped)
+        state.refresh()
+        return state.warning()
+
+    assert warning_after(100, 80) == ""  # There is no row before it.
+    assert warning_after(200, 130) == ""  # One half.
+    assert "90% of the newest learner steps" in warning_after(300, 220)
+    assert warning_after(400, 220) == ""
+    written_run.end_rows()  # The process has ended; the next one counts from 0.
+    assert warning_after(500, 90) == ""
+    assert "a division" in warning_after(600, 190)
+
+
 @pytest.mark.parametrize(
     ("share", "exponent", "is_warned"),
     [(0.9, 0.6, True), (0.5, 0.6, False), (float("nan"), 0.6, False), (0.9, 0.0, False)],

@@ -150,6 +150,15 @@ def test_unrolling_equals_one_step_after_the_other(core):
             np.testing.assert_allclose(part[row], expected[row], atol=1e-6)
 
 
+def test_actions_may_be_of_any_integers():
+    network, steps = make_network(make_config(), SPEC), draw_steps()  # int32.
+    of_64_bits = steps._replace(previous_action=tf.cast(steps.previous_action, tf.int64))
+    expected, found = [
+        network.unroll(inputs, network.initial_state(BATCH))[0] for inputs in (steps, of_64_bits)
+    ]
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("field", ["previous_action_input", "previous_reward_input"])
 def test_inputs_can_be_left_out(field):
     steps = draw_steps()

@@ -121,6 +121,15 @@ def test_a_run_is_resumed_with_other_limits(stopped_run, open_folder):
     assert (stopped_run / "logs/learner.csv").exists()
 
 
+@pytest.mark.parametrize("name", ["summary.json", "nodes.json"])
+def test_files_of_another_program_are_not_replaced(tmp_path, name):
+    (tmp_path / name).write_text("[1, 2]")
+    with pytest.raises(ValueError, match=rf"holds {name}, but no run; name a new folder"):
+        open_workdir(str(tmp_path), make_config())
+    assert (tmp_path / name).read_text() == "[1, 2]"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.fault(
     breaks="the `--workdir` of a run that is active",
     holds="refused",

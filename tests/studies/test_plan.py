@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from apex_agents.config import ExperimentConfig, LearnersConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.fields import change_fields
 from apex_agents.presets import find_config, load_config
 from apex_agents.runs.opening import close_workdir, open_workdir
 from apex_agents.studies.plan import find_targets, make_grid, plan_runs, plan_study
@@ -69,6 +72,23 @@ def test_targets_are_those_of_the_tasks_and_settings():
         ("CartPole-v1", "low"): 100.0,
         ("Acrobot-v1", "low"): 100.0,
     }
+
+
+def test_a_text_among_keyword_arguments_stays_a_text(tmp_path):
+    entries = {"a": "7", "b": 7, "c": "None", "d": np.float32(0.5), "e": "plain"}
+    fields = {f"environment.kwargs.{name}": value for name, value in entries.items()}
+    study = Study("", {"texts": Setting("apex_dqn_cartpole", fields)}, ("CartPole-v1",), {}, "", 1)
+    checked: list[ExperimentConfig] = []
+
+    def make_command(file: pathlib.Path, config: ExperimentConfig, texts: Mapping[str, str]):
+        return [f"--config.{path}={text}" for path, text in texts.items()]
+
+    (run,) = plan_study(study, study, tmp_path, tmp_path, make_command, checked.append, {})
+    (config,) = checked
+    assert config.environment.kwargs == {**entries, "d": 0.5}
+    # The command says the same.
+    texts = [flag.removeprefix("--config.").split("=", 1) for flag in run.argv[: len(entries)]]
+    assert change_fields(load_config("apex_dqn_cartpole"), texts).environment == config.environment
 
 
 def test_runs_without_an_end_are_refused(tmp_path):

@@ -33,6 +33,7 @@ def test_a_setting_has_a_config_and_fields():
         ({"tasks": ()}, "tasks is "),
         ({"tasks": (1,)}, "tasks is "),
         ({"settings": {"a\n": STUDY.settings["first"]}}, "settings is .*; it has to be a dict"),
+        ({"settings": {"_a": STUDY.settings["first"]}}, "settings is .* do not begin with '_'"),
         ({"settings": {"a": Setting("apex_dqn_catch", {1: 2})}}, "setting 'a' is .*Setting"),
         ({"settings": {"a": Setting("apex_dqn_catch", {TASK: "pong"})}}, "name it in tasks"),
         ({"fields": {TASK: "pong"}}, "environment.task is no field of a study"),
