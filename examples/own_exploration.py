@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import apex_agents as apex
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.legal_actions import is_legal
 
 
 class HalvingPolicy:
@@ -19,7 +20,7 @@ class HalvingPolicy:
     def __call__(self, timestep):
         q = self.evaluate(timestep.observation).numpy()  # [E, A]
         epsilons = self.exploration["epsilon"] * 0.5 ** (int(self.learner_steps) / self.half_life)
-        uniform = self.random.integers(q.shape[1], size=len(q))
+        uniform = np.where(is_legal(q), self.random.random(q.shape), -1.0).argmax(axis=1)
         action = np.where(self.random.random(len(q)) < epsilons, uniform, q.argmax(axis=1))
         return PolicyOutput(action.astype(np.int32), q[range(len(q)), action], q.max(axis=1))
 
