@@ -383,8 +383,18 @@ class ApexBuilder:
             raise TypeError(f"{type(update).__name__} has __call__; an update overrides compute")
         # A dataset of the user's may ask the server for its tables.
         with serve(self.make_replay_tables(spec)) as client:
-            samples = self.make_dataset(client, spec).element_spec
+            samples = self.sample_spec(client, spec, self.config.num_sgd_steps_per_step)
         make_update_on_sample(update, self.config).get_concrete_function(samples)
+
+    def sample_spec(
+        self, client: reverb.Client, spec: EnvironmentSpec, num_batches: int = 1
+    ) -> reverb.ReplaySample:
+        """Return the specs of samples of so many batches, whose size users' code may read."""
+        num_rows = num_batches * self.config.batch_size
+        return tf.nest.map_structure(
+            lambda part: tf.TensorSpec([num_rows, *part.shape[1:]], part.dtype),
+            self.make_dataset(client, spec).element_spec,
+        )
 
     def make_learner(
         self,

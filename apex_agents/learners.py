@@ -11,7 +11,6 @@ from typing import Any
 
 import launchpad as lp
 import reverb
-import tensorflow as tf
 from acme.utils import loggers
 
 from apex_agents.config import RunConfig
@@ -112,10 +111,7 @@ def make_parameter_server(
       **options: `logger` and `should_stop` as in `Builder.make_learner`.
     """
     update, settings = builder.make_update(spec, seed), run.learners
-    samples = tf.nest.map_structure(  # User-defined networks may read the batch size.
-        lambda part: tf.TensorSpec([builder.config.batch_size, *part.shape[1:]], part.dtype),
-        builder.make_dataset(gradients[0], spec).element_spec,
-    )
+    samples = builder.sample_spec(gradients[0], spec)
     names = metric_names(make_compute_on_sample(update, builder.config), samples)
     of_table = count_parameters(update.trained), len(names), settings.bfloat16
     source = GradientSource(

@@ -587,6 +587,17 @@ class WithColumns(DQNUpdate):
         return computed._replace(priorities=computed.priorities[:, tf.newaxis])
 
 
+class WithBatchSize(DQNUpdate):
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        return super().compute(batch, weights * tf.random.uniform([weights.shape[0]]))
+
+
+class WithTwoPriorities(DQNUpdate):
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        computed = super().compute(batch, weights)
+        return computed._replace(priorities=computed.priorities[:2])
+
+
 class WithPythonIf(DQNUpdate):
     def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
         return super().compute(batch, weights * 2 if weights[0] > 1 else weights)
@@ -603,7 +614,9 @@ class WithVariables(DQNUpdate):
     ("update_class", "message"),
     [
         (WithMetric, None),
+        (WithBatchSize, None),
         (WithColumns, "ValueError: priorities has shape"),
+        (WithTwoPriorities, "ValueError: priorities has shape"),
         (WithCall, "TypeError: WithCall has __call__; an update overrides compute"),
         (WithPythonIf, "OperatorNotAllowedInGraphError: "),
         (WithVariables, "ValueError: tf.function only supports"),
@@ -628,7 +641,7 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
     assert "\n" not in str(caught.value)
     is_named = f"({__file__}, line" in str(caught.value)
     # Only our own checks complain of the others.
-    assert is_named is (update_class not in (WithCall, WithColumns))
+    assert is_named is (update_class not in (WithCall, WithColumns, WithTwoPriorities))
 
 
 class WithoutUpdate(ApexDQNBuilder):

@@ -50,8 +50,9 @@ class DPGUpdate:
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
         self.trained = tuple(net.trainable_variables for net in online)
-        policy_optimizer = Adam(config.policy_learning_rate or config.learning_rate)
-        critic_optimizer = Adam(config.learning_rate)
+        policy_rate = config.policy_learning_rate or config.learning_rate
+        policy_optimizer = Adam(lambda: policy_rate)
+        critic_optimizer = Adam(lambda: config.learning_rate)
         optimizers = (policy_optimizer, critic_optimizer)
         self._optimizer = GuardedOptimizer(*zip(optimizers, self.trained, strict=True))
         self.targets = TargetCopies(

@@ -29,7 +29,7 @@ class DQNUpdate(QLearningUpdate):
         config: ApexDQNConfig,
     ):
         """Take two networks whose variables exist, and make the target equal to the first."""
-        super().__init__(network, target_network, config, _make_optimizer(config))
+        super().__init__(network, target_network, config, self._make_optimizer(config))
         self.td_loss = make_distribution(config).td_loss
 
     def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
@@ -51,12 +51,11 @@ class DQNUpdate(QLearningUpdate):
         loss = self.td_loss(q_taken, n_step_return, n_step_discount, bootstrap_value)
         return loss, q_tm1
 
-
-def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:
-    if config.optimizer == "adagrad":
-        return AdaGrad(config.learning_rate)
-    if config.optimizer == "adam":
-        epsilon = config.adam_epsilon or 0.01 / config.batch_size
-        return Adam(config.learning_rate, epsilon, config.learning_rate_steps)
-    rate, decay, epsilon = config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
-    return RMSProp(lambda: rate, decay, epsilon=epsilon, centered=True)
+    def _make_optimizer(self, config: ApexDQNConfig) -> snt.Optimizer:
+        if config.optimizer == "adagrad":
+            return AdaGrad(config.learning_rate)
+        if config.optimizer == "adam":
+            epsilon = config.adam_epsilon or 0.01 / config.batch_size
+            return Adam(self.learning_rate, epsilon=epsilon)
+        rate, decay, epsilon = config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
+        return RMSProp(lambda: rate, decay, epsilon=epsilon, centered=True)

@@ -271,6 +271,8 @@ def require_unit_vectors(spec: EnvironmentSpec) -> None:
     actions = spec.actions
     if not _are_float_vectors(spec):
         given = f"{actions.dtype} arrays of shape {list(actions.shape)}."
+        if np.issubdtype(actions.dtype, np.floating):
+            given += " Let a gymnasium.ActionWrapper take vectors and reshape them."
         if isinstance(actions, specs.DiscreteArray):
             command = "the command apex-dqn, which is launch/apex_dqn.py"
             given = f"{actions.num_values} discrete actions. Use Ape-X DQN: {command}."

@@ -53,30 +53,20 @@ class RMSProp(snt.optimizers.RMSProp):
 
 
 class Adam(snt.optimizers.Adam):
-    """Adam (Kingma & Ba 2015, algorithm 1).
-
-    With `annealing_steps` the learning rate of step k falls as `anneal` says.
-    """
-
-    def __init__(
-        self, learning_rate: float, epsilon: float = 1e-8, annealing_steps: int | None = None
-    ):
-        super().__init__(learning_rate, epsilon=epsilon)
-        self._annealing_steps = annealing_steps
+    """Adam (Kingma & Ba 2015, algorithm 1); `learning_rate` is a function without arguments."""
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
         self.step.assign_add(1)
         step = tf.cast(self.step, tf.float32)
         powers = {"beta1_power": self.beta1**step, "beta2_power": self.beta2**step}
-        rate = anneal(self.learning_rate, step, self._annealing_steps)
         # The kernel adds epsilon to the root of the biased moment.
         epsilon = self.epsilon * tf.sqrt(1.0 - powers["beta2_power"])
-        rates = {"lr": rate, "beta1": self.beta1, "beta2": self.beta2, "epsilon": epsilon, **powers}
+        rates = {"lr": self.learning_rate(), "beta1": self.beta1, "beta2": self.beta2, **powers}
         for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
             if gradient is not None:
                 handles = {"var": parameter.handle, "m": m.handle, "v": v.handle}
-                tf.raw_ops.ResourceApplyAdam(**handles, **rates, grad=gradient)
+                tf.raw_ops.ResourceApplyAdam(**handles, **rates, epsilon=epsilon, grad=gradient)
 
 
 class AdaGrad(snt.Optimizer):

@@ -8,7 +8,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.learning.losses import check_shapes
-from apex_agents.learning.optimizers import GuardedOptimizer
+from apex_agents.learning.optimizers import GuardedOptimizer, anneal
 from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.legal_actions import mean_of_legal
 from apex_agents.networks.normalization import update_statistics
@@ -62,6 +62,11 @@ class QLearningUpdate(abc.ABC):
             "optimizer": optimizer,
             "num_updates": self.num_updates,
         }
+
+    def learning_rate(self) -> tf.Tensor | float:
+        """Return the learning rate of the next update."""
+        config = self._config
+        return anneal(config.learning_rate, self.num_updates, config.learning_rate_steps)
 
     @abc.abstractmethod
     def compute_loss(self, batch: Any) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:

@@ -97,7 +97,7 @@ class R2D2Update(QLearningUpdate):
         self, network: RecurrentNetwork, target_network: RecurrentNetwork, config: R2D2Config
     ):
         """Take two networks whose variables exist, and make the target equal to the first."""
-        optimizer = Adam(config.learning_rate, config.adam_epsilon, config.learning_rate_steps)
+        optimizer = Adam(self.learning_rate, epsilon=config.adam_epsilon)
         super().__init__(network, target_network, config, optimizer)
 
     def compute_loss(self, batch: Sequences) -> tuple[SequenceLoss, tf.Tensor]:

@@ -119,9 +119,7 @@ class LearnerCheckpoints:
         return save_parameters(path, self._parameters(), self._learner.num_steps) and is_saved
 
     def _parameters(self) -> dict[str, np.ndarray]:
-        variables = dict(self._learner.variables)
-        variables.pop("num_updates", None)  # It is published with the parameters, but is none.
-        return by_variable_name(variables, self._learner.get_all_variables())
+        return by_variable_name(self._learner.variables, self._learner.get_all_variables())
 
 
 def save_checkpoint(

@@ -16,6 +16,7 @@ from apex_agents.runs.files import replace_file, try_to_write
 PARAMETERS = "parameters.npz"  # The file in the folder of a learner checkpoint.
 
 _LEARNER_STEPS = "learner_steps"
+_NUM_UPDATES = "num_updates"  # A group of variables, of updates and of policies.
 
 _MAX_SHOWN = 6  # Parameters that do not fit, in a message.
 
@@ -37,13 +38,18 @@ def by_variable_name(
 
     A name that several groups have begins with the group's name. Of equal names within a group, as
     layers have that were not given any, the later ones are numbered: `linear_1/w`, `linear_2/w`.
-    Equal networks get equal names.
+    Equal networks get equal names. The group `num_updates` is published with the parameters, but is
+    none of them.
 
     Args:
       variables: variables in groups, as a policy and an update have them.
       values: one value for each variable, in the same groups.
     """
-    groups = {group: [_own_name(v) for v in members] for group, members in variables.items()}
+    groups = {
+        group: [_own_name(variable) for variable in members]
+        for group, members in variables.items()
+        if group != _NUM_UPDATES
+    }
     num_groups = Counter(name for names in groups.values() for name in set(names))
     named: dict[str, _Value] = {}
     for group, names in groups.items():

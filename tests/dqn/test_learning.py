@@ -375,7 +375,7 @@ def learn_from_fixed_batches(
 
 @pytest.mark.parametrize("rate", [{"learning_rate": 0.1}, {"learning_rate_steps": 1}])
 def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of_their_means(rate):
-    settings = {"learning_rate": 1.0, **rate}  # Or a tenth of it after one step.
+    settings = {"learning_rate": 1.0, **rate}  # Or a tenth of it after one update.
     config = ApexDQNConfig(head="quantile", num_quantiles=2, optimizer="adam", **settings)
     networks = []
     # Quantiles of state s and action a are `[A, N]`, side by side in a row of the matrix.
@@ -387,6 +387,8 @@ def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of
         networks.append((ActionValueNetwork(layers, quantiles(2)), linear, rows))
     (online, weights, values), (target, target_weights, target_values) = networks
     update = DQNUpdate(online, target, config)
+    if config.learning_rate_steps:
+        update.num_updates.assign(1)
     target_weights.w.assign(target_values)
     output = update_on_batch(update, TRANSITIONS, WEIGHTS)
     # Means are those of ONLINE and, in state 1, action 1, of TARGET.

@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.optimizers import AdaGrad, Adam, GuardedOptimizer, RMSProp
+from apex_agents.learning.optimizers import AdaGrad, Adam, GuardedOptimizer, RMSProp, anneal
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_large_gradients_are_no_reason_to_skip(run):
 @pytest.mark.parametrize(
     "make",
     [
-        Adam,
+        lambda rate: Adam(lambda: rate),
         lambda rate: RMSProp(lambda: rate, 0.5, epsilon=0.0, centered=True),
         lambda rate: RMSProp(lambda: rate, 0.5, epsilon=0.0),
     ],
@@ -125,7 +125,10 @@ def random_steps(optimizer: snt.Optimizer, num_steps: int = 50) -> np.ndarray:
             RMSProp(lambda: LEARNING_RATE, decay=0.9, epsilon=1e-6),
             snt.optimizers.RMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6),
         ),
-        (Adam(LEARNING_RATE, epsilon=1e-3), snt.optimizers.Adam(LEARNING_RATE, epsilon=1e-3)),
+        (
+            Adam(lambda: LEARNING_RATE, epsilon=1e-3),
+            snt.optimizers.Adam(LEARNING_RATE, epsilon=1e-3),
+        ),
     ],
     ids=["centered RMSProp", "RMSProp", "Adam"],
 )
@@ -138,13 +141,15 @@ def test_fused_kernels_compute_what_sonnet_does(fused, sonnets):
 
 def test_the_learning_rate_falls_linearly_to_a_tenth():
     parameter, gradient = tf.Variable(0.0), tf.constant(-7.0)
-    optimizer = Adam(LEARNING_RATE, epsilon=0.0, annealing_steps=4)
+    num_updates = tf.Variable(0, dtype=tf.int64)
+    optimizer = Adam(lambda: anneal(LEARNING_RATE, num_updates, 4), epsilon=0.0)
     places = [0.0]
     for _ in range(6):
         optimizer.apply([gradient], [parameter])
+        num_updates.assign_add(1)
         places.append(float(parameter))
     # With a constant gradient each step of Adam is as long as its learning rate.
-    expected = LEARNING_RATE * np.array([0.775, 0.55, 0.325, 0.1, 0.1, 0.1])
+    expected = LEARNING_RATE * np.array([1.0, 0.775, 0.55, 0.325, 0.1, 0.1])
     np.testing.assert_allclose(np.diff(places), expected, rtol=1e-4)
 
 

@@ -67,6 +67,7 @@ def test_parameters_survive_a_round_trip_that_leaves_no_other_file(tmp_path):
             {"network": ["linear/w", "linear/w", "linear_1/w", "linear/w"]},
             {"linear/w": 0, "linear_1/w": 1, "linear_1_1/w": 2, "linear_2/w": 3},
         ),
+        ({"network": ["w"], "num_updates": ["n"]}, {"w": 0}),  # A count is no parameter.
         ({"network": ["w", "w", "learner_steps"]}, {"w": 0, "w_1": 1, "learner_steps_1": 2}),
         (
             {"policy": ["w"], "critic": ["policy/w", "w"]},
