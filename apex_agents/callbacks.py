@@ -48,6 +48,7 @@ class EvaluationCallback:
       reason: why the run is over, if the function returned True.
       error: what the function raised.
       is_stopping: whether the run stops already, or is over: no signal is sent any more.
+      is_busy: whether the function is being called.
     """
 
     def __init__(self, function: Callable[[EvaluationRecord], Any], folder: pathlib.Path):
@@ -56,7 +57,7 @@ class EvaluationCallback:
         self._folder = folder
         self.reason = ""
         self.error: BaseException | None = None
-        self.is_stopping = False
+        self.is_stopping = self.is_busy = False
         self._has_warned = False
 
     @property
@@ -65,11 +66,13 @@ class EvaluationCallback:
         return self.reason if self.error is None else f"on_evaluation raised {describe(self.error)}"
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
+        self.is_busy = True
         for item in items:
             if isinstance(item, Histogram) or _MEAN_RETURN not in item.values:
                 continue
             if not self.cause:
                 self._call(item.values, item.step)
+        self.is_busy = False
 
     def close(self) -> None:
         """Do nothing."""

@@ -12,7 +12,6 @@ from typing import Any, cast
 import dm_env
 import numpy as np
 import tensorflow as tf
-from dm_env import specs
 
 from apex_agents.builder import ApexBuilder, Builder
 from apex_agents.config import RunConfig
@@ -20,7 +19,9 @@ from apex_agents.environments import (
     EnvironmentSpec,
     MaskedObservationSpec,
     VectorEnvironment,
+    draw_observations,
     find_spec_difference,
+    has_mask,
     knows_evaluations,
     record_spec,
     restart_batch,
@@ -53,6 +54,8 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     named = [*settings.values(), *settings.get("part_torsos", {}).values()]
     if any(isinstance(value, str) and ":" in value for value in named):
         check_own_networks(experiment.builder, spec)
+        if has_mask(spec):
+            check_legal_actions(experiment.builder, spec)
     if experiment.run.num_learners > 1:
         _check_statistics(experiment.builder, spec)
     if ":" in settings.get("builder", "") and isinstance(experiment.builder, ApexBuilder):
@@ -104,7 +107,7 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     Raises:
       ValueError: they cannot, or the value of an observation depends on the others of its batch.
     """
-    observations = _draw_observations(spec)
+    observations = draw_observations(spec)
     with naming_errors("The agent's networks cannot act"):
         policy = builder.make_policy(spec, range(2), 2, 0)
         batches = [restart_batch(observations[rows]) for rows in ([0, 1], [0, 1], [0, 2])]
@@ -116,6 +119,30 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
             "batch change, as normalization over a batch does. Learner, actors and evaluations "
             "have batches of different sizes; use layer normalization."
         )
+
+
+def check_legal_actions(builder: Builder, spec: EnvironmentSpec) -> None:
+    """Let policies act where a single action is legal.
+
+    Raises:
+      ValueError: they take another one.
+    """
+    num_envs, num_actions = 32, spec.actions.num_values
+    observations, legal = draw_observations(spec, num_envs), np.arange(num_envs) % num_actions
+    observations[:, -num_actions:] = np.eye(num_actions)[legal]
+    policies = (
+        builder.make_policy(spec, range(num_envs), num_envs, 0),
+        builder.make_evaluation_policy(spec, num_envs, 0),
+    )
+    for policy in policies:
+        actions = policy(restart_batch(observations)).action
+        if np.any(wrong := actions != legal):
+            raise ValueError(
+                f"The agent takes action {actions[wrong][0]} where only {legal[wrong][0]} is "
+                "legal. Networks without the standard head put apex_agents.legal_actions."
+                "LegalActions around their layers; policies draw among the actions whose values "
+                "is_legal finds."
+            )
 
 
 def _check_statistics(builder: Builder, spec: EnvironmentSpec) -> None:
@@ -139,7 +166,7 @@ def acts_as_standard(config: Any, spec: EnvironmentSpec) -> bool:
         return True
     standard = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     standard.builder = STANDARD
-    timestep = restart_batch(_draw_observations(spec))
+    timestep = restart_batch(draw_observations(spec))
     num_envs, outcomes = len(timestep.observation), []
     for each in (config, standard):
         try:
@@ -151,16 +178,6 @@ def acts_as_standard(config: Any, spec: EnvironmentSpec) -> bool:
         outcomes.append([np.asarray(array) for array in arrays])
     own, expected = outcomes
     return len(own) == len(expected) and all(map(np.array_equal, own, expected))
-
-
-def _draw_observations(spec: EnvironmentSpec) -> np.ndarray:
-    """Return three observations, `[3, ...]`, that the environment may give."""
-    observed: Any = spec.observations
-    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
-    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
-    if isinstance(observed, specs.BoundedArray):
-        drawn = drawn.clip(observed.minimum, observed.maximum)
-    return drawn.astype(observed.dtype)
 
 
 def check_own_update(builder: ApexBuilder, spec: EnvironmentSpec) -> None:

@@ -9,13 +9,17 @@ from apex_agents.experiment import Experiment
 from apex_agents.plotting.run_groups import flatten
 from apex_agents.runs.checkpoints import (
     Checkpoint,
+    copy_to_step_0,
     find_checkpoint,
     is_of,
     list_checkpoints,
 )
 from apex_agents.runs.config_file import AGENT_TYPE, read_spec, to_values
+from apex_agents.runs.files import read_json, write_json
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CHECKPOINTS
+
+_SOURCE_FILE = ".initial_run"  # Beside the checkpoints: the folder of the other run.
 
 
 def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Checkpoint | None:
@@ -26,13 +30,20 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
       initial_run: folder of the other run.
 
     Returns:
-      Its newest checkpoint; None if the experiment's run resumes from a checkpoint already.
+      Its newest checkpoint; None if the experiment's run resumes, and has started with that run.
 
     Raises:
-      ValueError: there is no such run or checkpoint, or it is of other networks, optimizers or
-        specs.
+      ValueError: there is no such run or checkpoint, it is of other networks, optimizers or specs,
+        or the experiment's run has started without it.
     """
-    if list_checkpoints(pathlib.Path(os.path.expanduser(experiment.workdir), CHECKPOINTS)):
+    folder = pathlib.Path(os.path.expanduser(experiment.workdir))
+    if list_checkpoints(folder / CHECKPOINTS):
+        source = _find_source(folder)
+        if source != _resolve(initial_run):
+            raise ValueError(
+                f"initial_run: the run in {folder} has begun with {source or 'new networks'} and "
+                "resumes from its own checkpoint; leave initial_run out, or name another folder."
+            )
         return None
     run = RunFolder(initial_run)
     checkpoint = find_checkpoint(run.path / CHECKPOINTS)
@@ -56,6 +67,25 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
             f"differ in {', '.join(_list_differences(run, experiment.config))}."
         )
     return checkpoint
+
+
+def start_with(checkpoint: Checkpoint, workdir: pathlib.Path) -> None:
+    """Copy a checkpoint of another run into the folder of a run that starts, and record its run.
+
+    Raises:
+      ValueError: it cannot be copied, or has been removed meanwhile.
+    """
+    copy_to_step_0(checkpoint, workdir / CHECKPOINTS)
+    write_json(workdir / _SOURCE_FILE, _resolve(checkpoint.path.parents[1]))
+
+
+def _find_source(workdir: pathlib.Path) -> str | None:
+    """Return the folder of the run with which another one has started, None if with none."""
+    return read_json(workdir / _SOURCE_FILE)
+
+
+def _resolve(path: str | pathlib.Path) -> str:
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def _list_differences(run: RunFolder, config: Any) -> list[str]:

@@ -27,7 +27,7 @@ from apex_agents.environments import describe_actions
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
-from apex_agents.initial_run import find_initial
+from apex_agents.initial_run import find_initial, start_with
 from apex_agents.metrics import columns
 from apex_agents.metrics.exports import Export, TensorBoardExport, WandbExport
 from apex_agents.metrics.monitor import Monitor, make_view
@@ -39,15 +39,17 @@ from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
 from apex_agents.replay.messages import Evaluation
-from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import close_workdir, open_run, warning_of_resumption
-from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD
+from apex_agents.runs.workdir import TENSORBOARD
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
 _SECOND = "press Ctrl-C again to kill all processes."
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGQUIT, signal.SIGALRM)
+_SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGTSTP),
+    *(signal.SIGCONT, signal.SIGQUIT, signal.SIGALRM),
+)
 
 
 def launch(  # noqa: PLR0913
@@ -82,7 +84,7 @@ def launch(  # noqa: PLR0913
     try:
         _warn(warning_of_resumption(experiment))
         if initial is not None:
-            copy_to_step_0(initial, pathlib.Path(experiment.workdir, CHECKPOINTS))
+            start_with(initial, pathlib.Path(experiment.workdir))
             _print_line(f"Starting with the networks and optimizers of {initial.path}.")
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
@@ -181,8 +183,10 @@ def launch_program(
         except ValueError as error:
             outcome = Outcome(str(error))
         finally:
-            monitor.close()
             callback.is_stopping = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with contextlib.suppress(KeyboardInterrupt):
+                monitor.close(lambda: callback.is_busy)
         if callback.error is not None:
             outcome = outcome._replace(failure=callback.cause)
         run = conclude(state, outcome, callback.reason)
@@ -250,5 +254,6 @@ def _warn(warning: str | None) -> None:
 
 
 def _print_line(text: object = "") -> None:
-    with contextlib.suppress(OSError):  # The output is a file on a full disk; the run continues.
+    # The output is a file on a full disk, is closed, or has no such letters; the run continues.
+    with contextlib.suppress(OSError, ValueError):
         print(text, flush=True)

@@ -42,6 +42,7 @@ from apex_agents.metrics.loggers import HistogramLogger, make_gradient_logger
 from apex_agents.nodes.node import Replays, await_answer
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.messages import ParameterSource
+from apex_agents.validation import require
 from apex_agents.waits import WORKS, say
 
 
@@ -113,6 +114,8 @@ def make_parameter_server(
     update, settings = builder.make_update(spec, seed), run.learners
     samples = builder.sample_spec(gradients[0], spec)
     names = metric_names(make_compute_on_sample(update, builder.config), samples)
+    limit, allowed = settings.num_deviations, "None: metrics of the agent's update have no 'loss'"
+    require(limit is None or "loss" in names, "run.learners.num_deviations", limit, allowed)
     of_table = count_parameters(update.trained), len(names), settings.bfloat16
     source = GradientSource(
         update,

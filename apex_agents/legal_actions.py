@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec, has_mask, without_mask
 
-# The value, or the logit, of an action that is not legal; finite, for sums of products with 0.
-ILLEGAL = -1e9
+# The value, or the logit, of an action that is not legal: below any that is learned, and finite,
+# for sums of products with 0.
+ILLEGAL = -1e30
 
 
 def mask_values(values: tf.Tensor, observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:

@@ -139,7 +139,7 @@ class TrainedPolicy:
     ) -> np.ndarray:
         """Return the output of the network for an observation, or a batch; nothing is remembered.
 
-        That of an action which is not legal is -1e9.
+        That of an action which is not legal is -1e30.
 
         Raises:
           ValueError: the agent has no output of that name, the observation does not fit, or the

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from apex_agents.repeating import Repeating
 
-# The messages of a node: it has begun its work; the program is to stop.
-WORKS, STOP = b"w", b"s"
-_MESSAGES = WORKS + STOP
+# The messages of a node: it has begun its work; the program is to stop; it goes on without what it
+# could not save or read.
+WORKS, STOP, LACKS = b"w", b"s", b"l"
+_MESSAGES = WORKS + STOP + LACKS
 
 # Since when in the time of `time.monotonic`, 0 for no wait; `Wait`'s seconds; what is waited for.
 _WAIT = struct.Struct("ddd232s")
@@ -85,7 +86,7 @@ class NodeMemory:
         return Wait(_decode(what), time.monotonic() - since, notice_seconds, limit_seconds)
 
     def say(self, message: bytes) -> None:
-        """Write down a message, `WORKS` or `STOP`, which stays."""
+        """Write down a message, `WORKS`, `STOP` or `LACKS`, which stays."""
         place = _MESSAGES_AT + _MESSAGES.index(message)
         self._memory[place : place + 1] = message
 
@@ -188,7 +189,7 @@ def write_waits(memory: NodeMemory) -> None:
 
 
 def say(message: bytes) -> None:
-    """Tell the supervisor of this thread's node, if there is one, `WORKS` or `STOP`."""
+    """Tell the supervisor of this thread's node, if there is one, a message."""
     _of_thread.memory.say(message)
 
 

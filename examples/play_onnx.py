@@ -36,4 +36,5 @@ while len(returns) <= 5:
             returns.append(0.0)
             break
     if "reward" in memory:
-        inputs["reward"] = numpy.array([reward], "float32")
+        clips = is_atari and policy["environment"]["atari"]["clip_rewards"]
+        inputs["reward"] = numpy.array([numpy.clip(reward, -1, 1) if clips else reward], "float32")

@@ -46,6 +46,13 @@ def call(result: object, signals: list[int], is_stopping: bool = False) -> Evalu
     return callback
 
 
+def test_it_is_busy_while_the_function_runs():
+    seen = []
+    callback = EvaluationCallback(lambda record: seen.append(callback.is_busy), pathlib.Path("run"))
+    callback.write([Scalars(7, "learner_steps", ROW)])
+    assert (seen, callback.is_busy) == ([True], False)
+
+
 def test_what_else_it_returns_is_said_once(signals, caplog):
     callback = call(1, signals)
     callback.write([Scalars(8, "learner_steps", ROW)] * 2)

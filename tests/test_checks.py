@@ -1,17 +1,24 @@
 """Tests of the checks before a run, on environments that are wrong in one way each."""
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
+import sonnet as snt
+import tensorflow as tf
 
 from apex_agents import user_code
-from apex_agents.checks import acts_as_standard, check_environment
+from apex_agents.checks import acts_as_standard, check_environment, check_experiment
 from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, has_mask
 from apex_agents.experiment import Experiment, make_experiment
+from apex_agents.learning.distributions import expected_value
+from apex_agents.legal_actions import LegalActions
+from apex_agents.networks.observations import zero_observations
 from apex_agents.presets import load_config
 from apex_agents.user_code import name_function
 from tests.environments.test_masks import Masked
@@ -213,6 +220,39 @@ class NoPolicy(ApexDQNBuilder):
         raise NotImplementedError
 
 
+class UnmaskedNetworks(ApexDQNBuilder):
+    """Has another head, in networks that leave out what is legal."""
+
+    def make_networks(self, spec, seed=0, dtype=tf.float32):
+        tf.random.set_seed(seed)
+        layers = self.wrap(snt.nets.MLP([spec.actions.num_values]), spec)
+        layers(zero_observations(spec))
+        return ActionValueNetwork(layers, expected_value())
+
+    def wrap(self, layers, spec):
+        return layers
+
+
+class MaskedNetworks(UnmaskedNetworks):
+    def wrap(self, layers, spec):
+        return LegalActions(layers, spec)
+
+
+class UnmaskedPolicy(ApexDQNBuilder):
+    """Draws among all actions."""
+
+    def make_policy(self, spec, env_indices, num_envs, seed):
+        policy = super().make_policy(spec, env_indices, num_envs, seed)
+        choose, random = policy._choose, np.random.default_rng(seed)
+
+        def choose_or_draw(q_values):
+            _, values = choose(q_values)
+            return random.integers(q_values.shape[1], size=len(q_values)), values
+
+        policy._choose = choose_or_draw
+        return policy
+
+
 def make_same(config, torso_fn):
     return ApexDQNBuilder(config, torso_fn)
 
@@ -249,6 +289,21 @@ def test_an_environment_that_never_resets_is_refused_in_one_sentence():
 
     with pytest.raises(ValueError, match="fails when it is reset: RuntimeError: no licence"):
         check_environment(make(lambda: Dead(3)))
+
+
+@pytest.mark.parametrize("builder", [UnmaskedNetworks, UnmaskedPolicy, MaskedNetworks, make_same])
+def test_networks_and_policies_of_ones_own_take_legal_actions(builder):
+    config = load_config("apex_dqn_catch")
+    config.agent.torso, config.run.target_return = "mlp", None
+    config.agent.frame_stack = 0
+    masks = [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    make_masked = functools.partial(Masked, masks=masks)
+    experiment = make_experiment(config, environment_fn=make_masked, builder_fn=builder)
+    if builder in (UnmaskedNetworks, UnmaskedPolicy):
+        with pytest.raises(ValueError, match=r"takes action \d where only \d is .* LegalActions"):
+            check_experiment(experiment)
+    else:
+        assert has_mask(check_experiment(experiment))
 
 
 def test_the_first_step_of_the_check_is_legal():

@@ -157,14 +157,18 @@ def test_a_run_without_a_learner_step_has_failed(state):
 
 def test_a_run_whose_last_parameters_are_not_saved_has_failed(state):
     experiment = types.SimpleNamespace(workdir=str(state.run.path), elapsed_seconds=lambda: 7.5)
-    write_summary(
-        experiment, "limit of 5 learner steps reached", False, learner_steps=5, actor_steps=40
-    )
-    run = conclude(state, Outcome())
-    assert (run.exit_code, run.summary["finished"], run.summary["learner_steps"]) == (1, False, 5)
-    assert describe_failure(run, EXPERIMENT, Outcome()) == NOT_SAVED
-    # One that was stopped can be resumed.
-    write_summary(experiment, None, False, learner_steps=5, actor_steps=40)
+    for reason, outcome, ending in (
+        ("limit of 5 learner steps reached", Outcome(), ""),
+        (None, INTERRUPTED, ""),
+        (None, INTERRUPTED, "on_evaluation returned True"),
+    ):
+        write_summary(experiment, reason, False, learner_steps=5, actor_steps=40)
+        run = conclude(state, outcome, ending)
+        found = run.exit_code, run.summary["finished"], run.summary["learner_steps"]
+        assert found == (1, False, 5)
+        assert describe_failure(run, EXPERIMENT, Outcome()) == NOT_SAVED
+    # One that was stopped, and saved, can be resumed.
+    write_summary(experiment, None, True, learner_steps=5, actor_steps=40)
     assert conclude(state, INTERRUPTED).exit_code == 130
     remove_summary(experiment)
     remove_summary(experiment)

@@ -16,10 +16,9 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Experiment, Progress, make_experiment
-from apex_agents.initial_run import find_initial
+from apex_agents.initial_run import find_initial, start_with
 from apex_agents.runs.checkpoints import (
     Checkpoint,
-    copy_to_step_0,
     find_checkpoint,
     restore_checkpoint,
     save_checkpoint,
@@ -75,7 +74,7 @@ def test_a_new_run_starts_with_networks_and_optimizers_at_step_0(name, tmp_path)
     assert initial == find_checkpoint(tmp_path / "first" / CHECKPOINTS)
     close_workdir(open_run(experiment).workdir)
     folder = tmp_path / "second" / CHECKPOINTS
-    copy_to_step_0(initial, folder)
+    start_with(initial, tmp_path / "second")
     checkpoint = find_checkpoint(folder)
     assert checkpoint == Checkpoint(folder / "learner-000000000000", Progress(0, 0.0))
     assert read_steps(checkpoint.path / "parameters.npz") == 0
@@ -85,8 +84,19 @@ def test_a_new_run_starts_with_networks_and_optimizers_at_step_0(name, tmp_path)
     assert before.keys() == after.keys() and any("optimizer" in name for name in before)
     for variable, value in before.items():
         np.testing.assert_array_equal(after[variable], value, err_msg=variable)
-    # The same command resumes the new run.
+    # The same command resumes the new run, and another one is refused.
+    (tmp_path / "link").symlink_to(tmp_path / "first")
     assert find_initial(experiment, tmp_path / "first") is None
+    assert find_initial(experiment, tmp_path / "link") is None
+    with pytest.raises(ValueError, match=r"has begun with .*first and resumes"):
+        find_initial(experiment, tmp_path / "frist")
+
+
+def test_a_run_that_has_begun_without_another_one_is_not_started_with_it(tmp_path):
+    for name in ("first", "second"):
+        make_trained_run(tmp_path / name, "dqn")
+    with pytest.raises(ValueError, match="has begun with new networks and resumes"):
+        find_initial(make(tmp_path / "second", "dqn"), tmp_path / "first")
 
 
 # Settings that differ from those of the other run, and the fields that the refusal names.

@@ -42,7 +42,7 @@ from apex_agents.learning.following import (
 )
 from apex_agents.learning.gradient_learner import GradientLearner, OutlierFilter
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.update import update_on_batch
+from apex_agents.learning.update import Computed, Update, update_on_batch
 from apex_agents.local import run_local
 from apex_agents.networks import RunningNormalization
 from apex_agents.nodes.replay import ReplayNode
@@ -605,6 +605,32 @@ def test_own_networks_may_read_the_size_of_a_batch(serve):
     server = make_parameter_server(builder, run, [client], spec, [client])
     server.publish()
     server.close()
+
+
+class OwnMetricBuilder(ApexDQNBuilder):
+    """A builder whose update calls its loss by another name."""
+
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        update = super().make_update(spec, seed)
+        compute = update.compute
+
+        def compute_and_rename(batch: Any, weights: tf.Tensor) -> Computed:
+            computed = compute(batch, weights)
+            metrics = {**computed.metrics}
+            return computed._replace(metrics={"own_loss": metrics.pop("loss"), **metrics})
+
+        update.compute = compute_and_rename  # type: ignore[method-assign]
+        return update
+
+
+def test_outliers_need_the_metric_that_they_are_outliers_of(serve):
+    agent, spec, _ = make_agent("dueling")
+    builder = OwnMetricBuilder(agent.config)
+    learners = LearnersConfig(mode="asynchronous", num_deviations=3.0)
+    run = RunConfig(num_learners=2, learners=learners)
+    client = serve(*add_gradient_tables(builder.make_replay_tables(spec), builder, spec, run))
+    with pytest.raises(ValueError, match=r"num_deviations is 3.0; it has to be None.*no 'loss'"):
+        make_parameter_server(builder, run, [client], spec, [client])
 
 
 def test_actors_that_compute_gradients_have_one_learner():

@@ -18,7 +18,7 @@ from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import GradientReceiver, Worker
 from apex_agents.builder import Role
-from apex_agents.environments import EnvironmentSpec, require_discrete_actions
+from apex_agents.environments import EnvironmentSpec, draw_observations, require_discrete_actions
 from apex_agents.learning.gradients import (
     GRADIENTS,
     GradientSender,
@@ -30,7 +30,6 @@ from apex_agents.learning.gradients import (
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
 from apex_agents.networks.normalization import RunningNormalization
-from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.torso_choice import check_observations
 from apex_agents.own_torso import TorsoFn
 from apex_agents.replay.connections import Clients, ParameterPublisher, ReplayConnections
@@ -52,8 +51,14 @@ class ActorCriticBuilder:
         Raises:
           ValueError: the config is that of a different agent.
         """
-        kind = type(config).__name__
+        kind, own, ours = type(config).__name__, type(self), ActorCriticBuilder
         require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")
+        is_ours = own.make_network_update is ours.make_network_update
+        if is_ours and own.make_update is not ours.make_update:
+            raise ValueError(
+                f"{own.__name__} overrides make_update, which workers do not use; override "
+                "make_network_update, with which workers and learners make their updates."
+            )
         self.config = config
         self._torso_fn = torso_fn
 
@@ -73,7 +78,7 @@ class ActorCriticBuilder:
             )
         state = [v for v in network.variables if not v.trainable]
         before = [v.numpy() for v in state]
-        network(zero_observations(spec))
+        network(tf.constant(draw_observations(spec)))
         changed = [
             v.name for v, old in zip(state, before, strict=True) if not np.array_equal(v, old)
         ]

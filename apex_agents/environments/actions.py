@@ -16,6 +16,7 @@ from apex_agents.environments.vector_environment import EnvironmentSpec, VectorE
 
 # Combinations of several discrete actions that are as many actions of an agent.
 MAX_COMBINATIONS = 1_000
+_MAX_RADIUS = 1e9  # Of boxes to which actions are scaled; greater bounds stand for none.
 
 
 class DiscreteActions(specs.DiscreteArray):
@@ -280,12 +281,13 @@ def require_unit_vectors(spec: EnvironmentSpec) -> None:
             f"Ape-X DPG needs actions that are float vectors; the environment has {given}"
         )
     low, high = (np.broadcast_to(bound, actions.shape) for bound in _bounds(spec))
-    is_open = ~(np.isfinite(low) & np.isfinite(high))
+    radius = np.broadcast_to(getattr(actions, "radius", 1.0), actions.shape)
+    is_open = ~(np.isfinite(low) & np.isfinite(high)) | (radius > _MAX_RADIUS)
     if np.any(is_open):
         raise ValueError(
-            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds in the "
-            f"elements {np.flatnonzero(is_open).tolist()}. Give its action space finite ones: "
-            "actions are scaled to them."
+            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds, or "
+            f"some beyond {_MAX_RADIUS:g}, in the elements {np.flatnonzero(is_open).tolist()}. "
+            "Give its action space those of sensible actions: actions are scaled to them."
         )
     if np.any(low != -1) or np.any(high != 1):
         bounds = " and ".join(str(np.asarray(bound).tolist()) for bound in (low, high))

@@ -17,7 +17,12 @@ from gymnasium import spaces
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations, space_of, to_number
 from apex_agents.environments.info_metrics import InfoMetrics
-from apex_agents.environments.masks import DEFAULT_MASK, MaskedObservationSpec, find_mask
+from apex_agents.environments.masks import (
+    DEFAULT_MASK,
+    MaskedObservationSpec,
+    find_mask,
+    refuse_late_mask,
+)
 from apex_agents.environments.opengl import has_display, prepare_opengl
 from apex_agents.environments.vector_environment import (
     DEFAULT_FRAMES_PER_SECOND,
@@ -170,11 +175,7 @@ class AdaptedEnvironment(dm_env.Environment):
             self._metrics.begin()
         else:
             self._metrics.add(info)
-        if self._missed_mask is not None and self._missed_mask in info:
-            raise ValueError(
-                f"info has {self._missed_mask!r}, but had none after the first reset; it has to be "
-                "there after each reset and step. environment.action_mask=None leaves it unread"
-            )
+        refuse_late_mask(self._missed_mask, info)
 
     def _read_observation(self, observation: Any, is_terminal: bool) -> np.ndarray:
         spec = self._observation_spec

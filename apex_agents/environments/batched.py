@@ -13,7 +13,7 @@ from gymnasium.vector.utils import iterate
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations
 from apex_agents.environments.info_metrics import InfoMetrics
-from apex_agents.environments.masks import MaskedObservationSpec, find_mask
+from apex_agents.environments.masks import MaskedObservationSpec, find_mask, refuse_late_mask
 from apex_agents.environments.vector_environment import (
     DEFAULT_FRAMES_PER_SECOND,
     EnvironmentSpec,
@@ -76,6 +76,8 @@ class BatchedEnvironment(VectorEnvironment):
         self._observed, self._convert_row = found or convert_observations(self._space)
         self.spec = EnvironmentSpec(self._observed, self._actions)
         self._mask_in_info = getattr(self._observed, "in_info", False)
+        is_missed = found is None and hasattr(self._actions, "num_values")
+        self._missed_mask = action_mask if is_missed else None
         self._metrics = [InfoMetrics(metrics) for _ in range(self.num_envs)]
         self.metric_names = self._metrics[0].names
         self._has_metrics = False  # Whether info ever had one.
@@ -107,6 +109,7 @@ class BatchedEnvironment(VectorEnvironment):
             own = tuple(own.T)
         with self._in_step:
             observation, reward, terminated, truncated, info = self._environment.step(own)
+        refuse_late_mask(self._missed_mask, info)
         columns = {"reward": reward, "terminated": terminated, "truncated": truncated}
         for name, column in columns.items():
             if np.shape(column) != (self.num_envs,):
@@ -120,9 +123,10 @@ class BatchedEnvironment(VectorEnvironment):
         if self._mode == vector.AutoresetMode.SAME_STEP:
             observations = self._convert_same_step(observation, info, *ends)
         else:
-            if "final_obs" in info:
+            # The second name is that of gymnasium before 1.0, when all began episodes at once.
+            if final := [name for name in ("final_obs", "final_observation") if name in info]:
                 raise ValueError(
-                    f"info has 'final_obs', as with SAME_STEP, but its metadata[{_MODE!r}] is "
+                    f"info has {final[0]!r}, as with SAME_STEP, but its metadata[{_MODE!r}] is "
                     f"{self._mode}"
                 )
             observations = self._convert(observation, info, ends[0])

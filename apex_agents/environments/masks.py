@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from dm_env import specs
 from gymnasium import spaces
 
 from apex_agents.environments.actions import BoxActions, CombinedActions, DiscreteActions
@@ -175,6 +176,15 @@ def find_mask(
     return MaskedObservationSpec(unmasked, actions, name, not is_entry, space), convert
 
 
+def refuse_late_mask(missed: str | None, info: Mapping[str, Any]) -> None:
+    """Raise a ValueError if `info` has a mask that it `missed` after the first reset."""
+    if missed in info:
+        raise ValueError(
+            f"info has {missed!r}, but had none after the first reset; it has to be there after "
+            "each reset and step. environment.action_mask=None leaves it unread"
+        )
+
+
 def own_observations(spec: ObservationSpec) -> OwnObservations:
     """Return what converts an environment's own observations, without masks that are in `info`."""
     if not isinstance(spec, MaskedObservationSpec):
@@ -188,6 +198,16 @@ def own_observations(spec: ObservationSpec) -> OwnObservations:
         return spec.join(convert(rest), legal)
 
     return OwnObservations(spec, convert_with_mask)
+
+
+def draw_observations(spec: EnvironmentSpec, num_rows: int = 3) -> np.ndarray:
+    """Return observations, `[num_rows, ...]`, that the environment may give."""
+    observed: Any = spec.observations
+    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
+    drawn = np.random.default_rng(0).uniform(low, high, (num_rows, *observed.shape))
+    if isinstance(observed, specs.BoundedArray):
+        drawn = drawn.clip(observed.minimum, observed.maximum)
+    return drawn.astype(observed.dtype)
 
 
 def draw_actions(

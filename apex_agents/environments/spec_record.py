@@ -25,10 +25,15 @@ def find_spec_difference(before: SpecRecord, now: SpecRecord) -> tuple[str, str,
     for name in (name for name in now if name in before):
         old, new = before[name], now[name]
         if old.keys() - _OWN != new.keys() - _OWN or any(
-            old[key] != new[key] for key in old.keys() & new.keys()
+            _ordered(old[key]) != _ordered(new[key]) for key in old.keys() & new.keys()
         ):
             return name, describe_record(old), describe_record(new)
     return None
+
+
+def _ordered(entry: Any) -> Any:
+    """Return an entry that differs from one whose parts are in another order, as networks do."""
+    return [*entry.items()] if isinstance(entry, Mapping) else entry
 
 
 # Entries from the environment's own space, which records of earlier versions lack.

@@ -109,10 +109,16 @@ class Monitor:
         """Whether a note can be seen."""
         return self._view.is_live and self._view in self._receivers
 
-    def close(self) -> None:
-        """Show and export the last rows, and stop the thread."""
+    def close(self, is_busy: Callable[[], bool] = lambda: False) -> None:
+        """Show and export the last rows, and stop the thread.
+
+        Args:
+          is_busy: whether an export does something that is waited for, however long it takes.
+        """
         self._stop.set()
         self._thread.join(_CLOSE_SECONDS)
+        while is_busy() and self._thread.is_alive():
+            self._thread.join(self._period_seconds)
         if self._thread.is_alive():
             logging.warning("Some metrics may be missing: an export took too long to close.")
 

@@ -25,7 +25,8 @@ _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
 _GIT_TIMEOUT_SECONDS = 5
 _CODE = pathlib.Path(__file__).resolve().parents[2]
 
-# Reason of a run that failed because its learner could not save the last parameters.
+# Reason of a run that failed, at its end or when it was stopped, because its learner could not save
+# the last parameters.
 NOT_SAVED = "The last parameters could not be saved. Is the disk full?"
 
 
@@ -50,8 +51,7 @@ def write_summary(
       learner_steps: number of updates.
       actor_steps: steps of all actors.
     """
-    if reason is not None and not is_saved:
-        reason = NOT_SAVED
+    reason = reason if is_saved else NOT_SAVED
     summary = {
         "finished": reason not in (None, NOT_SAVED),
         "reason": reason or "stopped from outside",

@@ -22,7 +22,7 @@ from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.run_end import ActorStepCounter
 from apex_agents.runs.files import remove, try_to_write
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
-from apex_agents.waits import WORKS, say
+from apex_agents.waits import LACKS, WORKS, say
 
 _PERIOD_SECONDS = 1.0
 _OLD = "0-"  # Beginning of the names of checkpoints that are not the newest.
@@ -155,6 +155,7 @@ class ReplayNode(lp.ReverbNode):
                 corrupted.rename(folder)
                 raise
             logging.warning("The replay begins empty: %s cannot be read: %s", corrupted, error)
+            say(LACKS)
             return server
 
     def _make_tables(self) -> list[reverb.Table]:
@@ -182,6 +183,7 @@ def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
         logging.info("Saved the replay to %s in %.1f s", folder, time.monotonic() - started)
     else:
         _remove_unfinished(folder)
+        say(LACKS)
 
 
 def _let_new_name_be_last(folder: pathlib.Path) -> None:

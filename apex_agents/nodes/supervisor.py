@@ -18,7 +18,7 @@ from apex_agents.nodes.process import (
     NodeProcess,
     NodeStatus,
 )
-from apex_agents.waits import STOP, WORKS, Notices, Wait
+from apex_agents.waits import LACKS, STOP, WORKS, Notices, Wait
 
 # A poll that takes this much longer than its period says that this process was stopped meanwhile.
 _STOPPED_SECONDS = 5.0
@@ -167,6 +167,11 @@ class Supervisor:
         self._stopping = self._stopping or STOP in messages  # The learner's, before it exits.
         if self._stopping:
             return
+        if LACKS in messages and not node.lacks:
+            log = node.command.log
+            lacks = f"goes on without something that it could not save or read; {log} says what"
+            self._report(NodeEvent(node.command.name, lacks))
+        node.lacks = LACKS in messages
         if ended is None:
             self._check_wait(node, node.process.wait())
             return
@@ -246,6 +251,7 @@ class _Node:
         # Those restarts that followed a death, not a move; they count against the policy.
         self.deaths: list[float] = []
         self.has_worked = False
+        self.lacks = False  # Whether its process has said so.
         self.wait: Wait | None = None  # The wait of its process, as of the last look.
         self.notices = Notices()
 

@@ -39,6 +39,7 @@ from apex_agents.runs.workdir import (
     CHECKPOINTS,
     LAST_CHECKPOINT,
 )
+from apex_agents.waits import LACKS, say
 
 BEST, LAST = "best", "last"
 
@@ -103,6 +104,8 @@ class LearnerCheckpoints:
         self._unreadable = []
         if save_checkpoint(self._folder, state, self._parameters(), progress, keep):
             self._last_step = step
+        else:
+            say(LACKS)
         return step == self._last_step
 
     def save_last(self) -> bool:

@@ -8,13 +8,14 @@ import uuid
 from typing import IO, Any
 
 from apex_agents.environments import SpecRecord, record_spec
-from apex_agents.experiment import Experiment
+from apex_agents.experiment import Experiment, Progress
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.config_file import (
     CONFIG_FILE,
     check_same_run,
     check_same_spec,
     read_spec,
+    read_values,
     to_file,
 )
 from apex_agents.runs.csv_file import end_rows
@@ -28,6 +29,7 @@ from apex_agents.runs.files import (
 )
 from apex_agents.runs.workdir import (
     AGENT_FILE,
+    BEST_CHECKPOINT,
     CHECKPOINTS,
     LOCK_FILE,
     LOGS,
@@ -129,6 +131,7 @@ def open_workdir(
         make_folders(workdir)
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
+            _begin_best_anew(workdir, config)
             replace_file(workdir / CONFIG_FILE, encode_json(to_file(config, spec)))
             for file in (SUMMARY_FILE, NODES_FILE):  # Both describe the previous end of the run.
                 (workdir / file).unlink(missing_ok=True)
@@ -143,6 +146,17 @@ def open_workdir(
         raise ValueError(f"The folder {workdir} cannot be found: {error}") from error
     _locks[str(workdir)] = lock
     return str(workdir)
+
+
+def _begin_best_anew(workdir: pathlib.Path, config: Any) -> None:
+    """Rename the best parameters if episodes have another limit now: returns do not compare."""
+    best = workdir / BEST_CHECKPOINT
+    if not (best.exists() and (workdir / CONFIG_FILE).exists()):
+        return
+    before = read_values(workdir)["environment"].get("max_episode_steps")
+    if before != config.environment.max_episode_steps:
+        aside = best.rename(best.with_name(f"best_with_max_episode_steps_{before}.npz"))
+        logging.warning("The best parameters are those of new evaluations; before: %s", aside)
 
 
 def find_open(path: str) -> str | None:
@@ -201,12 +215,20 @@ def read_counts(path: pathlib.Path) -> list[int]:
 
 
 def warning_of_resumption(experiment: Experiment) -> str | None:
-    """Return a warning if a run begins with an empty replay that its limit does not let fill."""
+    """Return a warning if a run has no checkpoint of its learner, or cannot fill its replay.
+
+    The latter is that of a run whose limit leaves less than an empty replay needs.
+    """
     run, flow = experiment.run, experiment.data_flow()
-    if run.max_actor_steps is None or run.replay_checkpoint_period_seconds is not None:
-        return None
     paths = pathlib.Path(experiment.workdir).glob("actor_steps*.json")
     counted = sum(sum(read_counts(path)) for path in paths)
+    if counted and experiment.resumed_at == Progress():
+        return (
+            f"{experiment.workdir} has no checkpoint of a learner step: learning begins anew, with "
+            f"{counted:,} actor steps that are counted already. For a new run name another folder."
+        )
+    if run.max_actor_steps is None or run.replay_checkpoint_period_seconds is not None:
+        return None
     left = run.max_actor_steps - counted
     if counted == 0 or left <= 0 or left >= flow.usual_min_steps:
         return None

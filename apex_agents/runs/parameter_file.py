@@ -124,7 +124,7 @@ def _reading(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
 
 
 def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedParameters) -> None:
-    """Assign saved parameters to variables, by name.
+    """Assign saved parameters to variables, by name, and their learner steps to `num_updates`.
 
     Args:
       variables: variables of a policy, in its groups.
@@ -142,6 +142,8 @@ def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedPara
     for name, variable in named.items():
         # Arrays of an agent written with `--float16` are float16.
         variable.assign(parameters.arrays[name].astype(variable.dtype.as_numpy_dtype))
+    for variable in variables.get(_NUM_UPDATES, ()):
+        variable.assign(parameters.learner_steps)
 
 
 def _misfits(

@@ -40,6 +40,8 @@ _NUM_COMPARISONS = 20
 _WARM_UP = 0.25
 # Fields that may change when a run is resumed, but on which scores depend.
 _FIELDS_OF_SCORES = ("run.max_actor_steps", "run.target_return", "run.seed")
+# Others that may change until a run has a score.
+_LIMITS = ("run.max_learner_steps", "run.max_seconds")
 _FINISHED_BEFORE_PRUNING = 4
 # How a run ended, by the state of its trial.
 _ENDINGS = {
@@ -134,7 +136,8 @@ def open_storage(folder: pathlib.Path, space: Space, config: ExperimentConfig) -
     values = to_values(config)
     ranges = {path: distribution_to_json(values) for path, values in space.items()}
     before = study.user_attrs.get("config", values)
-    check_same_setting(folder, before, config, *_FIELDS_OF_SCORES)
+    has_scores = any(trial.state == TrialState.COMPLETE for trial in study.trials)
+    check_same_setting(folder, before, config, *_FIELDS_OF_SCORES, *(_LIMITS if has_scores else ()))
     difference = find_difference(before, config)
     if (old := study.user_attrs.get("ranges", ranges)) != ranges:
         difference = "the ranges", old, ranges

@@ -15,6 +15,7 @@ Example:
 
 import argparse
 import json
+import signal
 import statistics
 import tempfile
 
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--period", type=float, default=300.0, help="seconds between lines")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Its workers end with it.
     register_atari_components()
     with tempfile.TemporaryDirectory() as folder:
         options = {

@@ -195,35 +195,45 @@ def test_environments_and_networks_that_do_not_fit_are_refused(
         builder.check_environment(SPEC._replace(actions=actions))
 
 
-class Counting(snt.Module):
-    """A torso that counts its calls in a variable."""
+class Centering(snt.Module):
+    """A torso that subtracts the running mean of its inputs, or a constant."""
 
     def __init__(self):
         super().__init__()
-        self.count = tf.Variable(0.0, trainable=False, name="count")
+        self.mean = tf.Variable(0.0, trainable=False, name="mean")
         self.frozen = tf.Variable(1.0, trainable=False, name="frozen")
-        self.is_counting = True
+        self.is_learning = True
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
-        if self.is_counting:
-            self.count.assign_add(1.0)
-        return observations * self.frozen
+        if self.is_learning:
+            self.mean.assign_add(0.1 * (tf.reduce_mean(observations) - self.mean))
+        return (observations - self.mean) * self.frozen
 
 
 def test_a_torso_that_changes_its_variables_is_refused():
-    def make_torso(spec, config, is_counting: bool) -> snt.Module:
-        torso = Counting()
-        torso.is_counting = is_counting
+    def make_torso(spec, config, is_learning: bool) -> snt.Module:
+        torso = Centering()
+        torso.is_learning = is_learning
         return torso
 
-    for is_counting in (False, True):
-        torso_fn = functools.partial(make_torso, is_counting=is_counting)
+    for is_learning in (False, True):
+        torso_fn = functools.partial(make_torso, is_learning=is_learning)
         builder = ActorCriticBuilder(make_config(), torso_fn)
-        if is_counting:
-            with pytest.raises(ValueError, match=r"torso changes its variables \[.*count:0'\]"):
+        if is_learning:
+            with pytest.raises(ValueError, match=r"torso changes its variables \[.*mean:0'\]"):
                 builder.check_environment(SPEC)
         else:  # Parameters that are not trained are no state.
             builder.check_environment(SPEC)
+
+
+class OwnUpdateBuilder(ActorCriticBuilder):
+    def make_update(self, spec, seed=0):
+        return super().make_update(spec, seed)
+
+
+def test_an_update_that_workers_would_not_use_is_refused():
+    with pytest.raises(ValueError, match=r"OwnUpdateBuilder overrides .* make_network_update"):
+        OwnUpdateBuilder(make_config())
 
 
 def test_networks_of_a_seed_are_equal():

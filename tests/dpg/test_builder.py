@@ -8,6 +8,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
+from gymnasium import spaces
 
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -15,6 +16,7 @@ from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec, restart_batch
+from apex_agents.environments.actions import BoxActions
 from apex_agents.networks import to_vector
 
 VECTOR = specs.Array((4,), np.float32)
@@ -48,7 +50,11 @@ def test_actions_that_fit(size, dtype):
         (specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], 1.0), "in the elements [1]."),
         (specs.BoundedArray((2,), np.float32, -1.0, [np.inf, 1.0]), "in the elements [0]."),
         (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "[-1.0, 0.0] and [1.0, 1.0]."),
-        (specs.Array((2,), np.float32), "infinite bounds in the elements [0, 1]."),
+        (specs.Array((2,), np.float32), "infinite bounds, or some beyond 1e+09, in the elements"),
+        (
+            BoxActions(spaces.Box(np.float32([-1, -3e38]), np.float32([2, 3e38]))),
+            "infinite bounds, or some beyond 1e+09, in the elements [1].",
+        ),
     ],
 )
 def test_actions_that_do_not_fit(actions, message):

@@ -73,6 +73,13 @@ def test_every_env_has_its_own_epsilon():
     np.testing.assert_allclose(frequencies[2], [0.1, 0.1, 0.6 + 0.1, 0.1], atol=0.056)
 
 
+def test_random_actions_are_drawn_whatever_values_are_learned():
+    policy = make_policy([1.0])
+    values = np.full([1, 4], -3e9, np.float32)  # Of rewards of -3e7 with a discount of 0.99.
+    drawn = {int(policy(restart_batch(values)).action[0]) for _ in range(100)}
+    assert drawn == {0, 1, 2, 3}
+
+
 def test_envs_explore_independently():
     policy = make_policy([0.5] * 2)
     actions = np.array([policy(restart_batch(Q_VALUES[[0, 0]] / 2)).action for _ in range(200)])

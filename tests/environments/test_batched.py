@@ -22,7 +22,7 @@ from apex_agents.environments import (
     make_vector_environment,
 )
 from tests.environments.test_info_metrics import Reports
-from tests.environments.test_masks import MASKS, Masked, MaskedDict
+from tests.environments.test_masks import MASKS, Masked, MaskedDict, StepsOnly
 
 NUM_ENVS, SEED = 3, 7
 MODES = pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
@@ -171,6 +171,40 @@ def test_an_environment_that_resets_sooner_than_it_says_is_an_error():
     environment = make_batch(with_metadata(mode, make_same_step))
     with pytest.raises(ValueError, match="info has 'final_obs', as with SAME_STEP"):
         play_each(environment, 30)
+
+
+class BeforeOne(vector.VectorWrapper):
+    """Names the last observations as environments did before gymnasium 1.0, which had no mode."""
+
+    def step(self, actions):
+        *rest, info = self.env.step(actions)
+        return *rest, {key.replace("final_obs", "final_observation"): info[key] for key in info}
+
+
+def test_an_environment_that_resets_at_once_and_does_not_say_so_is_an_error():
+    def make_old(num_envs: int) -> vector.VectorEnv:
+        environment = BeforeOne(make_same_step(num_envs))
+        environment.metadata = {}
+        return environment
+
+    with pytest.raises(ValueError, match="info has 'final_observation', as with SAME_STEP"):
+        play_each(make_batch(make_old), 30)
+
+
+class Late(StepsOnly):
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        return super().reset()[0], {}
+
+
+def test_masks_that_the_first_reset_lacks_are_an_error():
+    environment = make_batch(batch_of(Late))
+    environment.reset()
+    with pytest.raises(ValueError, match="'action_mask', but had none after the first reset"):
+        environment.step(np.zeros(NUM_ENVS, np.int32))
+    unread = make_batch(batch_of(Late), action_mask=None)
+    unread.reset()
+    step_type = unread.step(np.zeros(NUM_ENVS, np.int32)).step_type
+    assert (step_type == dm_env.StepType.MID).all()
 
 
 class ResetsAll(vector.VectorWrapper):

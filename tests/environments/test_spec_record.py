@@ -44,6 +44,11 @@ def record(observations: Any, actions: Any = LEFT_RIGHT) -> Any:
             "observations",
         ),
         (
+            record(spaces.Dict([("p", vector(2)), ("q", vector(2))])),
+            record(spaces.Dict([("q", vector(2)), ("p", vector(2))])),
+            "observations",
+        ),
+        (
             record(spaces.Dict(p=image(), q=vector(3))),
             record(spaces.Dict(p=image(high=1), q=vector(3))),
             "observations",

@@ -3,11 +3,13 @@
 import io
 import os
 import pty
+import threading
 
 import pytest
 from rich.console import Console
-from waiting import wait_for
+from waiting import TIMEOUT_SECONDS, wait_for
 
+from apex_agents.metrics import monitor as monitor_module
 from apex_agents.metrics.monitor import LiveView, Monitor, PlainLines, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
@@ -112,6 +114,43 @@ def test_a_display_or_an_export_that_fails_gets_nothing_more_and_the_others_do(
         ("The display", "RuntimeError: cannot draw"),
         ("The export Broken", "KeyError: 'no network'"),
     ]
+
+
+class Slow(Recorder):
+    """An export that takes its first row when it is allowed to."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.may_end, self.has_ended = (threading.Event() for _ in range(3))
+
+    def write(self, items) -> None:
+        super().write(items)
+        if self.names:
+            self.begun.set()
+            assert self.may_end.wait(TIMEOUT_SECONDS)
+            self.has_ended.set()
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_the_end_waits_for_what_is_busy_and_for_nothing_else(
+    written_run, state, monkeypatch, is_busy
+):
+    monkeypatch.setattr(monitor_module, "_CLOSE_SECONDS", 0.01)
+    export, num_looks = Slow(), 0
+    watcher = follow(state, Recorder(), [export])
+    written_run.append("learner", learner_steps=1)
+    assert export.begun.wait(TIMEOUT_SECONDS)
+
+    def look() -> bool:
+        nonlocal num_looks
+        num_looks += 1
+        if num_looks == 3:
+            export.may_end.set()
+        return is_busy
+
+    watcher.close(look)
+    assert export.has_ended.is_set() is is_busy
+    export.may_end.set()
 
 
 def test_lines_appear_every_ten_seconds_once_the_replay_has_a_row(written_run, state):

@@ -18,6 +18,7 @@ from apex_agents.nodes.replay import ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+from apex_agents.waits import LACKS, NodeMemory, write_waits
 
 EVERY_MINUTE = RunConfig(replay_checkpoint_period_seconds=60.0)
 
@@ -85,7 +86,10 @@ def test_a_replay_is_restored_where_replays_are_saved(start, folder):
     first = start()
     insert(first, 3)
     save_replay(first, folder)
+    memory = NodeMemory()
+    write_waits(memory)
     save_replay(Full(), folder)  # What was saved before stays.
+    assert memory.messages() == LACKS
     assert size(start()) == 3
     assert size(start(RunConfig(replay_checkpoint_period_seconds=None))) == 0
 

@@ -17,7 +17,7 @@ from waiting import TIMEOUT_SECONDS, is_alive, wait_for
 
 from apex_agents.nodes.process import EXIT_MOVED, Exit, NodeCommand, NodeStatus
 from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
-from apex_agents.waits import STOP, WORKS, Wait
+from apex_agents.waits import LACKS, STOP, WORKS, Wait
 
 NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
@@ -234,6 +234,15 @@ def test_a_long_wait_is_reported_once_and_the_node_lives():
     assert [(event.node, event.exit) for event in run.reports] == [("a", None)]
     assert "an answer" in run.reports[0].description
     assert ("a", "SIGABRT") not in run.events
+
+
+def test_what_a_node_lacks_is_reported_once_and_it_lives():
+    run = Run(a=[Process(messages=WORKS + LACKS, num_polls=3)], b=[ends_the_run()])
+    run.on_event["a", "report"] = run.supervisor.stop
+    assert run.run() is None
+    (event,) = run.reports
+    assert (event.node, event.exit) == ("a", None)
+    assert "could not save or read; a.log says what" in event.description
 
 
 def test_waits_before_a_supervisor_began_are_not_counted():

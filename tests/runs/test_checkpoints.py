@@ -37,6 +37,7 @@ from apex_agents.runs.checkpoints import (
     save_checkpoint,
 )
 from apex_agents.runs.parameter_file import by_variable_name, read_parameters, save_parameters
+from apex_agents.waits import LACKS, NodeMemory, write_waits
 
 
 def make_state(value: float) -> dict[str, tf.Variable]:
@@ -346,9 +347,12 @@ def test_what_is_not_saved_at_the_end_is_known(full, agent, tmp_path, monkeypatc
     (tmp_path / "checkpoints").mkdir()
     experiment = Experiment(agent.builder, lambda *_: None, RunConfig(), str(tmp_path))
     checkpoints = LearnerCheckpoints(experiment, agent.make_learner(0, seed=1))
+    memory = NodeMemory()
+    write_waits(memory)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints_module, full, lambda *_: False)
         assert not checkpoints.save_last()
+    assert memory.messages() == (LACKS if full == "save_checkpoint" else b"")
     assert checkpoints.save_last()
 
 

@@ -14,7 +14,7 @@ from dm_env import specs
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec
-from apex_agents.experiment import make_experiment
+from apex_agents.experiment import Progress, make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs import opening
 from apex_agents.runs.config_file import read_spec
@@ -49,6 +49,19 @@ def test_a_program_writes_into_the_folder_of_its_experiment(workdir):
     assert json.loads((workdir / "config.json").read_text())["environment"]["task"] == "catch"
     assert (workdir / "logs").is_dir() and (workdir / "checkpoints").is_dir()
     assert is_held(workdir / ".lock")
+
+
+def test_the_best_parameters_are_those_of_episodes_of_one_length(workdir):
+    best = workdir / "checkpoints" / "best.npz"
+    for limit in (None, None, 100):
+        config = dataclasses.replace(CONFIG)
+        config.environment = dataclasses.replace(CONFIG.environment, max_episode_steps=limit)
+        open_run(make_experiment(config, workdir=str(workdir)))
+        close_workdir(str(workdir))
+        if limit is None:
+            best.write_text("mine")
+    (path,) = best.parent.glob("best*")
+    assert (path.name, path.read_text()) == ("best_with_max_episode_steps_None.npz", "mine")
 
 
 def open_with(workdir: pathlib.Path, observations: specs.Array, actions: specs.Array) -> None:
@@ -248,7 +261,17 @@ def test_a_resumed_run_that_cannot_fill_its_replay_is_warned(
         write_json(tmp_path / actor_steps_file(index), count)
     run = RunConfig(max_actor_steps=limit, replay_checkpoint_period_seconds=period)
     config = dataclasses.replace(CONFIG, run=run)  # The learner starts at 50,000 transitions.
-    warning = warning_of_resumption(make_experiment(config, workdir=str(tmp_path)))
+    experiment = make_experiment(config, workdir=str(tmp_path))
+    experiment = dataclasses.replace(experiment, resumed_at=Progress(500, 60.0))
+    warning = warning_of_resumption(experiment)
     assert (warning is not None) is is_warned
     if warning:
         assert "40,000 of 120,000 actor steps" in warning and "50,000 steps" in warning
+
+
+def test_a_run_that_lost_its_learner_is_warned(tmp_path):
+    experiment = make_experiment(CONFIG, workdir=str(tmp_path))
+    assert warning_of_resumption(experiment) is None
+    write_json(tmp_path / actor_steps_file(0), [4_000, 5_000])
+    warning = warning_of_resumption(experiment)
+    assert "no checkpoint of a learner step" in warning and "9,000 actor steps" in warning

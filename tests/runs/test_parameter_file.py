@@ -188,3 +188,11 @@ def test_parameters_of_other_networks_change_nothing(change, tmp_path):
     with pytest.raises(ValueError, match=re.escape(described)):
         assign(policy.variables, read_parameters(tmp_path / "best.npz"))
     assert_equal(copy_parameters(policy), before)
+
+
+def test_learner_steps_of_a_file_are_those_of_a_schedule(tmp_path):
+    weight, count = tf.Variable(1.0, name="w"), tf.Variable(0, dtype=tf.int64)
+    save_parameters(tmp_path / "best.npz", {"w": np.float32(2.0)}, 1234)
+    variables = {"network": [weight], "num_updates": [count]}
+    assign(variables, read_parameters(tmp_path / "best.npz"))
+    assert (float(weight), int(count)) == (2.0, 1234)

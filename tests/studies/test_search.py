@@ -15,7 +15,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import StorageInternalError
-from optuna.trial import Trial
+from optuna.trial import Trial, create_trial
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -237,6 +237,18 @@ def test_a_search_of_something_else_is_refused(field, value, message, tmp_path):
     ):
         open_storage(tmp_path, SPACE, config)
     open_storage(tmp_path, SPACE, CONFIG)
+
+
+@pytest.mark.parametrize("field", ["max_learner_steps", "max_seconds"])
+def test_limits_stay_as_they_are_once_a_run_has_a_score(field, tmp_path):
+    study = open_storage(tmp_path, SPACE, CONFIG)
+    config = copy.deepcopy(CONFIG)
+    setattr(config.run, field, 600)
+    study = open_storage(tmp_path, SPACE, config)  # A stopped search may get another limit.
+    study.add_trial(create_trial(value=1.0))
+    open_storage(tmp_path, SPACE, config)
+    with pytest.raises(ValueError, match=f"with run.{field} 600, not None"):
+        open_storage(tmp_path, SPACE, CONFIG)
 
 
 def test_a_folder_may_have_braces(tmp_path):
