@@ -80,10 +80,11 @@ def test_values_of_illegal_actions_are_replaced():
     observations = observe([1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0])
     masked = mask_values(values, observations, SPEC)
     expected = [[1, ILLEGAL, ILLEGAL, 4], [ILLEGAL, ILLEGAL, 3, ILLEGAL], [1, 2, 3, 4]]
-    np.testing.assert_array_equal(masked, expected)
+    np.testing.assert_array_equal(masked, np.float32(expected))
     quantiles = tf.stack([values, values + 10], axis=2)
     masked = mask_values(quantiles, observations, SPEC)
-    np.testing.assert_array_equal(masked[0], [[1, 11], [ILLEGAL] * 2, [ILLEGAL] * 2, [4, 14]])
+    expected = [[1, 11], [ILLEGAL] * 2, [ILLEGAL] * 2, [4, 14]]
+    np.testing.assert_array_equal(masked[0], np.float32(expected))
     assert float(mean_of_legal(masked)) == pytest.approx((1 + 11 + 4 + 14 + 3 + 13 + 60) / 14)
     np.testing.assert_array_equal(drop_masks(observations, SPEC), [[0.5, -0.5]] * 3)
 

@@ -54,8 +54,8 @@ def test_a_program_writes_into_the_folder_of_its_experiment(workdir):
 def test_the_best_parameters_are_those_of_episodes_of_one_length(workdir):
     best = workdir / "checkpoints" / "best.npz"
     for limit in (None, None, 100):
-        config = dataclasses.replace(CONFIG)
-        config.environment = dataclasses.replace(CONFIG.environment, max_episode_steps=limit)
+        cartpole = EnvironmentConfig("gymnasium", "CartPole-v1", max_episode_steps=limit)
+        config = dataclasses.replace(CONFIG, environment=cartpole)
         open_run(make_experiment(config, workdir=str(workdir)))
         close_workdir(str(workdir))
         if limit is None:
