@@ -9,11 +9,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from apex_agents.acting.exploration import ExplorationConfig
     from apex_agents.actor_critic.builder import ActorCriticBuilder
     from apex_agents.actor_critic.config import A2CConfig, A3CConfig
     from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
     from apex_agents.dpg.builder import ApexDPGBuilder
-    from apex_agents.dpg.config import ApexDPGConfig
+    from apex_agents.dpg.config import ApexDPGConfig, NoiseConfig
     from apex_agents.dqn.builder import ApexDQNBuilder
     from apex_agents.dqn.config import ApexDQNConfig
     from apex_agents.environment_report import check

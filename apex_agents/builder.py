@@ -24,6 +24,7 @@ from apex_agents.replay.layout import Layout
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.tables import DataFlow, make_data_flow, make_transition_table, serve
+from apex_agents.replay.transitions import make_layout
 from apex_agents.validation import require
 
 
@@ -217,6 +218,11 @@ def make_n_step_adders(
     ]
 
 
+def make_n_step_layout(config: Any, spec: EnvironmentSpec) -> Layout:
+    """Choose how n-step transitions lie in the replay; see `Algorithm.make_layout`."""
+    return make_layout(spec, config.replay, config.n_step, getattr(config, "frame_stack", 0))
+
+
 class Algorithm(NamedTuple):
     """Functions of a config that distinguish one agent of the Ape-X family from another.
 
@@ -226,13 +232,13 @@ class Algorithm(NamedTuple):
         in the environment, and returns whether only making the networks can show that they fit.
       make_networks: `(config, spec, torso_fn, **options)`; returns a module, or a named tuple of
         modules.
-      make_layout: `(config, spec)`; returns the layout of the data in the replay.
       make_policy: `(config, make_networks, env_indices, num_envs, seed)`; returns the exploring
         policy of an actor. `make_networks(**options)` makes its networks.
       make_evaluation_policy: `(config, networks, num_envs, seed)`; returns the evaluated policy.
       make_update: `(online, target, config)`; returns the update of online and target networks.
       make_greedy_policy: `(networks)`; returns the policy of a trained agent. Without it no policy
         can be loaded or exported.
+      make_layout: `(config, spec)`; returns the layout of the data in the replay.
       make_adders: `(config, layout, client, num_adders, should_stop, learner_steps_fn)`; returns
         the adders of an actor, one for each environment.
     """
@@ -240,11 +246,11 @@ class Algorithm(NamedTuple):
     config_class: type
     check_environment: Callable[..., bool]
     make_networks: Callable[..., Any]
-    make_layout: Callable[..., Layout]
     make_policy: Callable[..., Policy]
     make_evaluation_policy: Callable[..., Policy]
     make_update: Callable[..., Update]
     make_greedy_policy: Callable[..., GreedyPolicy] | None = None
+    make_layout: Callable[..., Layout] = make_n_step_layout
     make_adders: Callable[..., Sequence[PrioritizedAdder]] = make_n_step_adders
 
 

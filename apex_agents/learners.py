@@ -51,7 +51,7 @@ def add_gradient_tables(
 ) -> list[reverb.Table]:
     """Add what a run needs where gradients are sent to the tables of its builder."""
     if run.num_learners == 1:
-        num_followers = run.num_actors if _actors_wait_for_versions(builder) else 0
+        num_followers = run.num_actors if actors_wait_for_versions(builder) else 0
         return [*tables, *make_following_tables(tables, num_followers)]
     update = builder.make_update(spec)
     return [
@@ -71,21 +71,15 @@ def _waiting_learners(run: RunConfig) -> int:
     return 0 if run.learners.wait_seconds is None else run.num_learners
 
 
-def _actors_wait_for_versions(builder: Any) -> bool:
+def actors_wait_for_versions(builder: Any) -> bool:
     """Return whether actors compute a gradient of each version, as those of A2C do."""
     return getattr(builder.config, "is_synchronous", False)
 
 
 def make_parameter_source(
-    builder: Any, client: reverb.Client, index: int, should_stop: Callable[[], bool]
-) -> ParameterSource:
-    """Build the source of the parameters of an actor."""
-    return _make_source(_actors_wait_for_versions(builder), client, index, should_stop)
-
-
-def _make_source(
     follows: bool, client: reverb.Client, index: int, should_stop: Callable[[], bool]
 ) -> ParameterSource:
+    """Build the source of the parameters of an actor or a learner, which may follow versions."""
     if follows:
         return FollowingSource(client, index, should_stop)
     return ParameterSource(client, should_stop)
@@ -150,7 +144,8 @@ def make_gradient_learner(  # noqa: PLR0913
     config, settings = builder.config, run.learners
     update, shared = builder.make_update(spec), builder.share(len(clients))
     replays = ReplayConnections(clients, lambda c: shared.make_dataset(c, spec), config.batch_size)
-    source = _make_source(_waiting_learners(run) > 0, clients[0], index, should_stop)
+    follows = _waiting_learners(run) > 0
+    source = make_parameter_source(follows, clients[0], index, should_stop)
     follower = ParameterFollower(clients[0], source, update, settings.wait_seconds, should_stop)
     sender = GradientSender(
         clients[0],

@@ -22,6 +22,7 @@ from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.learners import (
+    actors_wait_for_versions,
     add_gradient_tables,
     make_parameter_server,
     make_parameter_source,
@@ -93,7 +94,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     environment, env_indices = _make_environment(experiment, index), run.env_indices(index)
     seed = _actor_seed(experiment, index)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
-    source = make_parameter_source(builder, client, index, stop.is_set)
+    source = make_parameter_source(actors_wait_for_versions(builder), client, index, stop.is_set)
     adders = builder.make_adders(
         client,
         environment.spec,

@@ -7,7 +7,9 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
+from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.legal_actions import is_legal
+from apex_agents.precision import compute_dtype
 
 
 class PolicyOutput(NamedTuple):
@@ -137,6 +139,28 @@ class EpsilonGreedy:
             return self._epsilons
         progress = min(int(self._num_updates) / self._annealing_steps, 1.0)
         return 1.0 + progress * (self._epsilons - 1.0)
+
+
+def make_exploring_policy(
+    kind: Callable[..., Any],
+    config: Any,
+    make_networks: Callable[..., Any],
+    env_indices: Sequence[int],
+    num_envs: int,
+    seed: int,
+) -> Any:
+    """Give each environment its rung of the ladder, and compute in the precision of actors."""
+    epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
+    network = make_networks(dtype=compute_dtype(config.bfloat16))
+    return kind(network, epsilons, seed, config.exploration.annealing_steps)
+
+
+def make_evaluation_policy(
+    kind: Callable[..., Any], config: Any, network: Any, num_envs: int, seed: int
+) -> Any:
+    """Give all environments the epsilon of the evaluator."""
+    epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
+    return kind(network, epsilons, seed)
 
 
 class CompiledFunction:

@@ -119,10 +119,6 @@ class Worker(core.Actor):
         )
 
 
-def _pause() -> None:
-    time.sleep(_POLL_SECONDS)
-
-
 class GradientReceiver:
     """Computes the gradients of rollouts, and sends them to the learner in another process.
 
@@ -152,7 +148,7 @@ class GradientReceiver:
         self._sender = sender
         self._variable_client = variable_client
         self._config = config
-        self._await_next = await_next or _pause
+        self._await_next = await_next or (lambda: time.sleep(_POLL_SECONDS))
         self._sent_version: int | None = None
         self._compute = tf.function(self._compute_on_rollout, autograph=False)
 

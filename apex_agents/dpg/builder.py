@@ -13,8 +13,6 @@ from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
 from apex_agents.networks.torso_choice import require_no_normalized_images
 from apex_agents.own_torso import TorsoFn, is_own_torso
-from apex_agents.replay.layout import Layout
-from apex_agents.replay.transitions import make_layout
 
 
 class ApexDPGBuilder(ApexBuilder):
@@ -31,10 +29,6 @@ def _check_environment(
     require_unit_vectors(spec)
     require_no_normalized_images(config.normalize_observations, spec)
     return any(is_own_torso(name, torso_fn) for name in (config.policy_torso, config.critic_torso))
-
-
-def _make_layout(config: ApexDPGConfig, spec: EnvironmentSpec) -> Layout:
-    return make_layout(spec, config.replay, config.n_step)
 
 
 def _make_policy(
@@ -68,7 +62,6 @@ _APEX_DPG = Algorithm(
     config_class=ApexDPGConfig,
     check_environment=_check_environment,
     make_networks=make_networks,
-    make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
     make_update=DPGUpdate,

@@ -1,11 +1,13 @@
 """Ape-X DQN among the agents with prioritized replay: which parts are its own."""
 
-from collections.abc import Callable, Sequence
+import functools
+from typing import Any
 
-import numpy as np
-
-from apex_agents.acting.exploration import epsilon_ladder
-from apex_agents.acting.policy import GreedyPolicy
+from apex_agents.acting.policy import (
+    GreedyPolicy,
+    make_evaluation_policy,
+    make_exploring_policy,
+)
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
@@ -14,9 +16,6 @@ from apex_agents.dqn.policy import EpsilonGreedyPolicy, MunchausenPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
 from apex_agents.own_torso import TorsoFn, is_own_torso
-from apex_agents.precision import compute_dtype
-from apex_agents.replay.layout import Layout
-from apex_agents.replay.transitions import make_layout
 
 
 class ApexDQNBuilder(ApexBuilder):
@@ -37,29 +36,9 @@ def _check_environment(
     return is_own or config.torso in ("conv", "auto")
 
 
-def _make_layout(config: ApexDQNConfig, spec: EnvironmentSpec) -> Layout:
-    return make_layout(spec, config.replay, config.n_step, config.frame_stack)
-
-
-def _make_policy(
-    config: ApexDQNConfig,
-    make_networks: Callable[..., ActionValueNetwork],
-    env_indices: Sequence[int],
-    num_envs: int,
-    seed: int,
-) -> EpsilonGreedyPolicy:
-    """Give each environment its rung of the ladder, and compute in the precision of actors."""
-    epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
-    network = make_networks(dtype=compute_dtype(config.bfloat16))
-    make = MunchausenPolicy if config.target == "munchausen" else EpsilonGreedyPolicy
-    return make(network, epsilons, seed, config.exploration.annealing_steps)
-
-
-def _make_evaluation_policy(
-    config: ApexDQNConfig, network: ActionValueNetwork, num_envs: int, seed: int
-) -> EpsilonGreedyPolicy:
-    epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
-    return EpsilonGreedyPolicy(network, epsilons, seed)
+def _make_policy(config: ApexDQNConfig, *arguments: Any) -> EpsilonGreedyPolicy:
+    kind = MunchausenPolicy if config.target == "munchausen" else EpsilonGreedyPolicy
+    return make_exploring_policy(kind, config, *arguments)
 
 
 def _make_greedy_policy(network: ActionValueNetwork) -> GreedyPolicy:
@@ -72,9 +51,8 @@ _APEX_DQN = Algorithm(
     config_class=ApexDQNConfig,
     check_environment=_check_environment,
     make_networks=make_network,
-    make_layout=_make_layout,
     make_policy=_make_policy,
-    make_evaluation_policy=_make_evaluation_policy,
+    make_evaluation_policy=functools.partial(make_evaluation_policy, EpsilonGreedyPolicy),
     make_update=DQNUpdate,
     make_greedy_policy=_make_greedy_policy,
 )

@@ -113,3 +113,8 @@ class SlideCheck:
             )
         self._num_steps: int = 1 if is_first else self._num_steps + 1
         self._before: np.ndarray = observation
+
+
+def restore(rows: tf.Tensor, batch_shape: Sequence[int], spec: Any) -> tf.Tensor:
+    """Give rows `[*batch_shape, N]` the shape and the dtype of a spec; floats may be rounded."""
+    return tf.cast(tf.reshape(rows, [*batch_shape, *spec.shape]), spec.dtype)

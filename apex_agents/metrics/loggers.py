@@ -16,10 +16,9 @@ from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.environments.info_metrics import SUCCESS
 from apex_agents.experiment import Experiment
 from apex_agents.learning.gradient_learner import GradientLearner
-from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.learner import ApexLearner, SampledBatch
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
-from apex_agents.metrics.samples import read_quantities
 from apex_agents.metrics.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.runs.csv_file import CSVLogger
@@ -349,6 +348,44 @@ class HistogramLogger:
             for quantity, values in quantities.items()
             for bin_ in make_histogram(values, weights)
         )
+
+
+def read_quantities(samples: Sequence[Any]) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
+    """Join the newest samples of a learner, of which there has to be at least one.
+
+    Of transitions there are these quantities:
+
+    - `priority`: priority in the replay when the transition was sampled;
+    - `td_error`: `|td error|`, the new priority;
+    - `age_steps`: learner steps since the parameters with which the action was chosen;
+    - `times_sampled`: number of times that the transition had been sampled by then.
+
+    Args:
+      samples: batches, or how stale each applied gradient was, in learner steps.
+
+    Returns:
+      Values by the quantity's name, `[N]` each, and how many transitions of the replay, or
+      gradients, each of them stands for, `[N]`: 1 / (number of transitions in the replay *
+      probability of being sampled), whose mean over many samples is 1.
+    """
+    if not isinstance(samples[0], SampledBatch):
+        return {columns.STALENESS_STEPS: np.array(samples)}, np.ones(len(samples))
+    batches = [_read_batch(batch) for batch in samples]
+    joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    weights = joined.pop("weight")
+    return joined, weights
+
+
+def _read_batch(batch: SampledBatch) -> Mapping[str, np.ndarray]:
+    probability = np.asarray(batch.info.probability, np.float64)
+    return {
+        "priority": np.asarray(batch.info.priority),
+        "td_error": np.asarray(batch.td_error),
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
+        "age_steps": np.maximum(batch.learner_steps - np.asarray(batch.acted_with), 0),
+        "times_sampled": np.asarray(batch.info.times_sampled),
+        "weight": 1 / (np.asarray(batch.info.table_size) * probability),
+    }
 
 
 def _mean_or_newest(values: Sequence[Any]) -> float:

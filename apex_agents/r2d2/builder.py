@@ -1,26 +1,28 @@
 """R2D2 among the agents with prioritized replay: which parts are its own."""
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from apex_agents.acting.exploration import epsilon_ladder
-from apex_agents.acting.policy import GreedyPolicy
+from apex_agents.acting.policy import (
+    GreedyPolicy,
+    make_evaluation_policy,
+    make_exploring_policy,
+)
 from apex_agents.acting.sequence_adder import ActedStep, SequenceAdder
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
 from apex_agents.own_torso import TorsoFn, is_own_torso
-from apex_agents.precision import compute_dtype
 from apex_agents.r2d2.config import CORES, R2D2Config
 from apex_agents.r2d2.learning import R2D2Update, make_td_priority_fn
 from apex_agents.r2d2.networks import RecurrentNetwork, make_core, make_network
 from apex_agents.r2d2.policy import NO_ACTION, RecurrentPolicy
 from apex_agents.replay.priorities import make_priority_fn
-from apex_agents.replay.sequences import SequenceLayout, sequence_sizes
+from apex_agents.replay.sequences import SequenceLayout, SequenceSizes
 from apex_agents.replay.tables import DataFlow
 
 
@@ -47,13 +49,11 @@ def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: Tors
 def _make_layout(config: R2D2Config, spec: EnvironmentSpec) -> SequenceLayout:
     state = make_core(config, spec).initial_state(1)
     shapes = [part.shape[1:] for part in tf.nest.flatten(state)]
+    sizes = SequenceSizes(
+        config.burn_in_length, config.sequence_length, config.n_step, config.sequence_period
+    )
     return SequenceLayout(
-        spec,
-        config.replay,
-        sequence_sizes(config),
-        shapes,
-        config.frame_stack,
-        config.measure_staleness,
+        spec, config.replay, sizes, shapes, config.frame_stack, config.measure_staleness
     )
 
 
@@ -72,26 +72,6 @@ def _make_adders(
         SequenceAdder(client, layout, config.replay, priority_fn, **calls)
         for _ in range(num_adders)
     ]
-
-
-def _make_policy(
-    config: R2D2Config,
-    make_networks: Callable[..., RecurrentNetwork],
-    env_indices: Sequence[int],
-    num_envs: int,
-    seed: int,
-) -> RecurrentPolicy:
-    """Give each environment its rung of the ladder, and compute in the precision of actors."""
-    epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
-    network = make_networks(dtype=compute_dtype(config.bfloat16))
-    return RecurrentPolicy(network, epsilons, seed, config.exploration.annealing_steps)
-
-
-def _make_evaluation_policy(
-    config: R2D2Config, network: RecurrentNetwork, num_envs: int, seed: int
-) -> RecurrentPolicy:
-    epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
-    return RecurrentPolicy(network, epsilons, seed)
 
 
 def _make_greedy_policy(network: RecurrentNetwork) -> GreedyPolicy:
@@ -125,8 +105,8 @@ _R2D2 = Algorithm(
     check_environment=_check_environment,
     make_networks=make_network,
     make_layout=_make_layout,
-    make_policy=_make_policy,
-    make_evaluation_policy=_make_evaluation_policy,
+    make_policy=functools.partial(make_exploring_policy, RecurrentPolicy),
+    make_evaluation_policy=functools.partial(make_evaluation_policy, RecurrentPolicy),
     make_greedy_policy=_make_greedy_policy,
     make_update=R2D2Update,
     make_adders=_make_adders,

@@ -22,7 +22,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from apex_agents.environments.frames import Frames, SlideCheck, find_frames
+from apex_agents.environments.frames import Frames, SlideCheck, find_frames, restore
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item, row_bytes
 
@@ -51,13 +51,6 @@ class SequenceSizes(NamedTuple):
     def total(self) -> int:
         """L = l + m + n, rows of an item at most."""
         return self.burn_in + self.trained + self.following
-
-
-def sequence_sizes(config: Any) -> SequenceSizes:
-    """Return the sizes that an agent's config asks for."""
-    return SequenceSizes(
-        config.burn_in_length, config.sequence_length, config.n_step, config.sequence_period
-    )
 
 
 class Steps(NamedTuple):
@@ -199,14 +192,15 @@ class SequenceLayout:
         action_size = math.prod(self._spec.actions.shape)
         numbers = tf.gather(item["steps"], rows, batch_dims=1)
         observed, action, scalars = tf.split(numbers, [-1, action_size, _NUM_SCALARS], axis=2)
+        batch_shape = [-1, rows.shape[1]]
         if self._frames is None:
-            observation = _restore(observed, rows, self._spec.observations)
+            observation = restore(observed, batch_shape, self._spec.observations)
         else:
             stack = rows[..., tf.newaxis] + tf.range(self._num_older + 1)
             frames = tf.gather(item["frames"], stack, batch_dims=1)
-            observation = self._frames.merge(frames, observed, [-1, rows.shape[1]])
+            observation = self._frames.merge(frames, observed, batch_shape)
         reward, discount, learner_steps = tf.unstack(scalars, axis=2)
-        steps = Steps(observation, _restore(action, rows, self._spec.actions), reward)
+        steps = Steps(observation, restore(action, batch_shape, self._spec.actions), reward)
         return steps, discount, learner_steps
 
     def _unpack_states(self, flat: tf.Tensor) -> list[tuple[tf.Tensor, ...]]:
@@ -281,9 +275,3 @@ def pack_head(
     counts = np.array([num_rows, num_burn_in, num_trained], np.float32)
     parts = [np.ravel(part) for state in states for part in state]
     return np.concatenate([counts, *parts], dtype=np.float32, casting="unsafe")
-
-
-def _restore(numbers: tf.Tensor, rows: tf.Tensor, array_spec: Any) -> tf.Tensor:
-    """Give numbers of rows `[B, T]` the shape and the dtype of a spec; floats may be rounded."""
-    shape = [-1, rows.shape[1], *array_spec.shape]
-    return tf.cast(tf.reshape(numbers, shape), array_spec.dtype)

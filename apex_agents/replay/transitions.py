@@ -24,7 +24,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from apex_agents.environments.frames import Frames, SlideCheck, find_frames
+from apex_agents.environments.frames import Frames, SlideCheck, find_frames, restore
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item, row_bytes
 
@@ -95,7 +95,7 @@ class PackedLayout:
         size = math.prod(self._spec.observations.shape)
         first, outcome, last = tf.split(item["transition"], [size, -1, size], axis=1)
         observation, next_observation = [
-            _restore(column, self._spec.observations) for column in (first, last)
+            restore(column, [-1], self._spec.observations) for column in (first, last)
         ]
         return _make_transition(observation, outcome, next_observation, self._spec)
 
@@ -268,7 +268,7 @@ def _make_transition(
 ) -> Transition:
     return Transition(
         observation=observation,
-        action=_restore(outcome[:, :-4], spec.actions),
+        action=restore(outcome[:, :-4], [-1], spec.actions),
         n_step_return=outcome[:, -4],
         n_step_discount=outcome[:, -3],
         next_observation=next_observation,
@@ -278,8 +278,3 @@ def _make_transition(
 
 def _outcome_size(spec: Any) -> int:
     return math.prod(spec.actions.shape) + 4  # R, D, learner steps and number of steps.
-
-
-def _restore(rows: tf.Tensor, array_spec: Any) -> tf.Tensor:
-    """Give flat rows `[B, size]` the shape and the dtype of a spec."""
-    return tf.cast(tf.reshape(rows, [-1, *array_spec.shape]), array_spec.dtype)

@@ -13,6 +13,7 @@ from apex_agents import user_code
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, SpecRecord, find_spec_difference
 from apex_agents.json_values import decode, encode
+from apex_agents.torso_config import CONV_FIELDS
 from apex_agents.validation import make_config
 
 _PACKAGE = importlib.import_module(__name__.partition(".")[0])
@@ -38,7 +39,7 @@ _FREE_FIELDS = (
 )
 # Fields of an agent that its environment decides on where its torso is 'auto'.
 _TORSO, _AUTO = "torso", "auto"
-_CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")
+_CHOSEN_FIELDS = (_TORSO, *CONV_FIELDS)
 
 
 def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:

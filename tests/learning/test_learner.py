@@ -16,7 +16,7 @@ from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
 from apex_agents.learning.update import Computed
-from apex_agents.metrics.samples import read_quantities
+from apex_agents.metrics.loggers import read_quantities
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset

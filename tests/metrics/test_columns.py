@@ -21,8 +21,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import SampledBatch
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin
-from apex_agents.metrics.loggers import make_learner_logger
-from apex_agents.metrics.samples import read_quantities
+from apex_agents.metrics.loggers import make_learner_logger, read_quantities
 from apex_agents.metrics.statistics import ReplayStatistics
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
