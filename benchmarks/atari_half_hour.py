@@ -1,4 +1,4 @@
-"""Two games of Atari in half an hour on one core: ours, and other libraries' beside.
+"""Four games of Atari in half an hour on one core: ours, and other libraries' beside.
 
 `benchmarks/study_peers.py` trains agents of other libraries for as long on one core.
 
@@ -21,7 +21,7 @@ def get_study() -> Study:
             ),
             "A2C": Setting("a2c_atari_single_host", {}),
         },
-        tasks=("breakout", "space_invaders", "boxing"),
+        tasks=("breakout", "space_invaders", "boxing", "seaquest"),
         fields={"run.max_seconds": 1800.0, "run.evaluation.min_period_seconds": 120.0},
         x=columns.WALL_TIME_SECONDS,
         num_seeds=1,

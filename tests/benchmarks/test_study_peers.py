@@ -73,7 +73,7 @@ def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows
     assert asked == {
         (*algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
         for algorithm in (*algorithms, ("appo.py",))
-        for task in ("breakout", "space_invaders", "boxing")
+        for task in ("breakout", "space_invaders", "boxing", "seaquest")
         for seed in (0, 1)
     }
     points = from_csv(path.read_text())
