@@ -67,12 +67,14 @@ class EvaluationCallback:
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
         self.is_busy = True
-        for item in items:
-            if isinstance(item, Histogram) or _MEAN_RETURN not in item.values:
-                continue
-            if not self.cause:
-                self._call(item.values, item.step)
-        self.is_busy = False
+        try:
+            for item in items:
+                if isinstance(item, Histogram) or _MEAN_RETURN not in item.values:
+                    continue
+                if not self.cause:
+                    self._call(item.values, item.step)
+        finally:
+            self.is_busy = False
 
     def close(self) -> None:
         """Do nothing."""

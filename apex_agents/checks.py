@@ -13,8 +13,9 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
+from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.builder import ApexBuilder, Builder
-from apex_agents.config import RunConfig
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import (
     EnvironmentSpec,
     MaskedObservationSpec,
@@ -51,11 +52,14 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     settings = vars(experiment.config.agent) if experiment.config else {}
     if experiment.config and (warning := torso_warning(experiment.config.agent, spec)):
         logging.warning("%s: %s", experiment.task, warning)
+    if experiment.config and (warning := lives_warning(experiment.config)):
+        logging.warning("%s: %s", experiment.task, warning)
     named = [*settings.values(), *settings.get("part_torsos", {}).values()]
     if any(isinstance(value, str) and ":" in value for value in named):
         check_own_networks(experiment.builder, spec)
         if has_mask(spec):
             check_legal_actions(experiment.builder, spec)
+    _check_update_of_workers(type(experiment.builder))
     if experiment.run.num_learners > 1:
         _check_statistics(experiment.builder, spec)
     if ":" in settings.get("builder", "") and isinstance(experiment.builder, ApexBuilder):
@@ -101,6 +105,18 @@ def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
     )
 
 
+def lives_warning(config: ExperimentConfig) -> str | None:
+    """Return a warning if a memory ends with each life in training, but not in evaluations."""
+    environment = config.environment
+    ends = environment.suite == "atari" and environment.atari.life_loss_ends_episode
+    if not (ends and hasattr(config.agent, "core")):
+        return None
+    return (
+        "with environment.atari.life_loss_ends_episode the memory of R2D2 ends with each life in "
+        "training, but goes on in evaluations, whose returns say less: set it to False."
+    )
+
+
 def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     """Let networks act once.
 
@@ -143,6 +159,17 @@ def check_legal_actions(builder: Builder, spec: EnvironmentSpec) -> None:
                 "LegalActions around their layers; policies draw among the actions whose values "
                 "is_legal finds."
             )
+
+
+def _check_update_of_workers(own: Any) -> None:
+    """Raise a ValueError for a builder whose update the workers of A2C and A3C would not use."""
+    ours = ActorCriticBuilder
+    is_one = issubclass(own, ours) and own.make_network_update is ours.make_network_update
+    if is_one and own.make_update is not ours.make_update:
+        raise ValueError(
+            f"{own.__name__} overrides make_update, which workers do not use; override "
+            "make_network_update, with which workers and learners make their updates."
+        )
 
 
 def _check_statistics(builder: Builder, spec: EnvironmentSpec) -> None:

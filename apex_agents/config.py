@@ -236,13 +236,6 @@ class ExperimentConfig:
         is_config = dataclasses.is_dataclass(self.agent) and not isinstance(self.agent, type)
         require(is_config, "agent", self.agent, "an agent's config")
         check_config(self)
-        ends = self.environment.suite == "atari" and self.environment.atari.life_loss_ends_episode
-        require(
-            not (ends and hasattr(self.agent, "core")),
-            "environment.atari.life_loss_ends_episode",
-            ends,
-            "False with R2D2: its memory would end with a life in training, not in evaluations",
-        )
 
 
 def other_target(config: ExperimentConfig) -> TaskReturn | None:

@@ -39,7 +39,7 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
     folder = pathlib.Path(os.path.expanduser(experiment.workdir))
     if list_checkpoints(folder / CHECKPOINTS):
         source = _find_source(folder)
-        if source != _resolve(initial_run):
+        if source is not None and source != _resolve(initial_run):
             raise ValueError(
                 f"initial_run: the run in {folder} has begun with {source or 'new networks'} and "
                 "resumes from its own checkpoint; leave initial_run out, or name another folder."
@@ -69,18 +69,28 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
     return checkpoint
 
 
-def start_with(checkpoint: Checkpoint, workdir: pathlib.Path) -> None:
-    """Copy a checkpoint of another run into the folder of a run that starts, and record its run.
+def start_with(checkpoint: Checkpoint | None, workdir: pathlib.Path) -> None:
+    """Record with which other run a run starts, None for none, and copy its checkpoint.
+
+    Of a run that resumes nothing is changed.
 
     Raises:
       ValueError: it cannot be copied, or has been removed meanwhile.
     """
-    copy_to_step_0(checkpoint, workdir / CHECKPOINTS)
-    write_json(workdir / _SOURCE_FILE, _resolve(checkpoint.path.parents[1]))
+    if list_checkpoints(workdir / CHECKPOINTS):
+        return
+    source = "" if checkpoint is None else _resolve(checkpoint.path.parents[1])
+    if not write_json(workdir / _SOURCE_FILE, source):
+        raise ValueError(f"{workdir / _SOURCE_FILE} cannot be written.")
+    if checkpoint is not None:
+        copy_to_step_0(checkpoint, workdir / CHECKPOINTS)
 
 
 def _find_source(workdir: pathlib.Path) -> str | None:
-    """Return the folder of the run with which another one has started, None if with none."""
+    """Return the folder of the run with which another one has started, '' if with none.
+
+    None if it is not known: earlier versions did not record it.
+    """
     return read_json(workdir / _SOURCE_FILE)
 
 

@@ -83,8 +83,8 @@ def launch(  # noqa: PLR0913
         print(f"note: {note}", file=sys.stderr)
     try:
         _warn(warning_of_resumption(experiment))
+        start_with(initial, pathlib.Path(experiment.workdir))
         if initial is not None:
-            start_with(initial, pathlib.Path(experiment.workdir))
             _print_line(f"Starting with the networks and optimizers of {initial.path}.")
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
@@ -184,8 +184,7 @@ def launch_program(
             outcome = Outcome(str(error))
         finally:
             callback.is_stopping = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            with contextlib.suppress(KeyboardInterrupt):
+            with _interrupted_by_signals():
                 monitor.close(lambda: callback.is_busy)
         if callback.error is not None:
             outcome = outcome._replace(failure=callback.cause)
@@ -210,6 +209,21 @@ def _restoring_handlers() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM end a wait, and nothing else."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in handlers:
+            signal.signal(number, signal.default_int_handler)
+        yield
+    except KeyboardInterrupt:
+        pass
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

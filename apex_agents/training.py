@@ -70,7 +70,7 @@ def train(  # noqa: PLR0913
       initial_run: folder of another run, of the same networks and optimizers; a new run starts with
         what the newest checkpoint of that one holds of them, at learner step 0.
       on_evaluation: function that is called in this process after each evaluation, in the thread
-        that shows and exports the run, which waits for it, in the end until Ctrl-C. If it returns
+        that shows and exports the run, which waits for it, in the end until a signal. If it returns
         True, the run is over; if it raises, the run is stopped, and the error raised here. Either
         way it is saved, and can be resumed.
       name: beginning of the name of a new folder, or of its path, see `new_workdir`.

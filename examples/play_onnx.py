@@ -10,12 +10,13 @@ import onnxruntime
 
 policy = json.loads(pathlib.Path(sys.argv[1], "policy.json").read_text())
 session = onnxruntime.InferenceSession(pathlib.Path(sys.argv[1], "policy.onnx"))
-is_atari = policy["environment"]["suite"] == "atari"
+atari = policy["environment"]["atari"] if policy["environment"]["suite"] == "atari" else {}
+bounds = (-1, 1) if atari.get("clip_rewards") else (-numpy.inf, numpy.inf)
 arguments = policy["gymnasium"] or sys.exit("It has no id in gymnasium: make it here yourself.")
 environment = gymnasium.make_vec(**arguments, num_envs=1)
 if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
     environment = gymnasium.wrappers.vector.FlattenObservation(environment)
-if is_atari and policy["environment"]["atari"]["life_loss_ends_episode"]:
+if atari.get("life_loss_ends_episode"):
     from atari_lives import LivesBeginBlack
 
     environment = LivesBeginBlack(environment)
@@ -35,6 +36,4 @@ while len(returns) <= 5:
             print(f"episode {len(returns)}: {returns[-1]:.1f}", flush=True)
             returns.append(0.0)
             break
-    if "reward" in memory:
-        clips = is_atari and policy["environment"]["atari"]["clip_rewards"]
-        inputs["reward"] = numpy.array([numpy.clip(reward, -1, 1) if clips else reward], "float32")
+    inputs |= {k: numpy.float32([reward]).clip(*bounds) for k in {"reward"} & memory.keys()}

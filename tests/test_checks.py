@@ -11,13 +11,17 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents import user_code
+from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.checks import (
     acts_as_standard,
     check_environment,
     check_experiment,
     check_legal_actions,
+    lives_warning,
 )
+from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, has_mask
 from apex_agents.experiment import Experiment, make_experiment
@@ -25,6 +29,7 @@ from apex_agents.learning.distributions import expected_value
 from apex_agents.legal_actions import LegalActions
 from apex_agents.networks.observations import zero_observations
 from apex_agents.presets import load_config
+from apex_agents.r2d2.config import R2D2Config
 from apex_agents.user_code import name_function
 from tests.environments.test_masks import Masked
 
@@ -314,3 +319,24 @@ def test_networks_and_policies_of_ones_own_take_legal_actions(builder):
 def test_the_first_step_of_the_check_is_legal():
     experiment = make(lambda: Masked(masks=[[0, 0, 1], [0, 1, 0], [1, 0, 0]]))
     assert has_mask(check_environment(experiment))  # It takes no other action.
+
+
+def test_a_memory_that_ends_with_lives_in_training_only_is_a_warning():
+    config = ExperimentConfig(R2D2Config(), EnvironmentConfig(task="breakout"))
+    assert lives_warning(config) is None
+    config.environment.atari.life_loss_ends_episode = True
+    assert "memory of R2D2 ends with each life" in lives_warning(config)
+    assert lives_warning(ExperimentConfig(ApexDQNConfig(), config.environment)) is None
+    config.environment.suite = "gymnasium"
+    assert lives_warning(config) is None
+
+
+class OwnUpdateBuilder(ActorCriticBuilder):
+    def make_update(self, spec, seed=0):
+        return super().make_update(spec, seed)
+
+
+def test_an_update_that_workers_would_not_use_is_refused():
+    experiment = make_experiment(load_config("a2c_cartpole"), builder_fn=OwnUpdateBuilder)
+    with pytest.raises(ValueError, match=r"OwnUpdateBuilder overrides .* make_network_update"):
+        check_experiment(experiment)

@@ -162,13 +162,3 @@ def test_the_environments_of_an_actor_span_all_of_them():
     indices = [list(run.env_indices(actor)) for actor in range(4)]
     assert indices == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
     assert list(RunConfig(num_envs_per_actor=3).env_indices(0)) == [0, 1, 2]
-
-
-def test_a_memory_does_not_outlive_the_lives_that_it_was_trained_in():
-    config = ExperimentConfig(R2D2Config(), EnvironmentConfig(task="breakout"))
-    config.validate()
-    config.environment.atari.life_loss_ends_episode = True
-    with pytest.raises(ValueError, match=r"life_loss_ends_episode is True; .* False with R2D2"):
-        config.validate()
-    config.agent = ApexDQNConfig()
-    config.validate()

@@ -95,8 +95,16 @@ def test_a_new_run_starts_with_networks_and_optimizers_at_step_0(name, tmp_path)
 def test_a_run_that_has_begun_without_another_one_is_not_started_with_it(tmp_path):
     for name in ("first", "second"):
         make_trained_run(tmp_path / name, "dqn")
+    experiment = make(tmp_path / "second", "dqn")
+    assert find_initial(experiment, tmp_path / "first") is None  # By an earlier version.
+    start_with(None, tmp_path / "second")
+    assert find_initial(experiment, tmp_path / "first") is None  # It resumes.
+    for path in (tmp_path / "second" / CHECKPOINTS).iterdir():
+        path.rename(tmp_path / path.name)
+    start_with(None, tmp_path / "second")
+    (tmp_path / path.name).rename(path)
     with pytest.raises(ValueError, match="has begun with new networks and resumes"):
-        find_initial(make(tmp_path / "second", "dqn"), tmp_path / "first")
+        find_initial(experiment, tmp_path / "first")
 
 
 # Settings that differ from those of the other run, and the fields that the refusal names.

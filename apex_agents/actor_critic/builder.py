@@ -51,14 +51,8 @@ class ActorCriticBuilder:
         Raises:
           ValueError: the config is that of a different agent.
         """
-        kind, own, ours = type(config).__name__, type(self), ActorCriticBuilder
+        kind = type(config).__name__
         require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")
-        is_ours = own.make_network_update is ours.make_network_update
-        if is_ours and own.make_update is not ours.make_update:
-            raise ValueError(
-                f"{own.__name__} overrides make_update, which workers do not use; override "
-                "make_network_update, with which workers and learners make their updates."
-            )
         self.config = config
         self._torso_fn = torso_fn
 

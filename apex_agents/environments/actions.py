@@ -16,7 +16,7 @@ from apex_agents.environments.vector_environment import EnvironmentSpec, VectorE
 
 # Combinations of several discrete actions that are as many actions of an agent.
 MAX_COMBINATIONS = 1_000
-_MAX_RADIUS = 1e9  # Of boxes to which actions are scaled; greater bounds stand for none.
+_MAX_RADIUS = 1e9  # Of boxes to which actions are scaled; greater ones stand for none.
 
 
 class DiscreteActions(specs.DiscreteArray):
@@ -285,8 +285,8 @@ def require_unit_vectors(spec: EnvironmentSpec) -> None:
     is_open = ~(np.isfinite(low) & np.isfinite(high)) | (radius > _MAX_RADIUS)
     if np.any(is_open):
         raise ValueError(
-            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds, or "
-            f"some beyond {_MAX_RADIUS:g}, in the elements {np.flatnonzero(is_open).tolist()}. "
+            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds, or a "
+            f"range above {2 * _MAX_RADIUS:g}, in the elements {np.flatnonzero(is_open).tolist()}. "
             "Give its action space those of sensible actions: actions are scaled to them."
         )
     if np.any(low != -1) or np.any(high != 1):

@@ -226,16 +226,6 @@ def test_a_torso_that_changes_its_variables_is_refused():
             builder.check_environment(SPEC)
 
 
-class OwnUpdateBuilder(ActorCriticBuilder):
-    def make_update(self, spec, seed=0):
-        return super().make_update(spec, seed)
-
-
-def test_an_update_that_workers_would_not_use_is_refused():
-    with pytest.raises(ValueError, match=r"OwnUpdateBuilder overrides .* make_network_update"):
-        OwnUpdateBuilder(make_config())
-
-
 def test_networks_of_a_seed_are_equal():
     builder = ActorCriticBuilder(make_config())
     first, second, other = (

@@ -50,10 +50,10 @@ def test_actions_that_fit(size, dtype):
         (specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], 1.0), "in the elements [1]."),
         (specs.BoundedArray((2,), np.float32, -1.0, [np.inf, 1.0]), "in the elements [0]."),
         (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "[-1.0, 0.0] and [1.0, 1.0]."),
-        (specs.Array((2,), np.float32), "infinite bounds, or some beyond 1e+09, in the elements"),
+        (specs.Array((2,), np.float32), "infinite bounds, or a range above 2e+09, in the elements"),
         (
             BoxActions(spaces.Box(np.float32([-1, -3e38]), np.float32([2, 3e38]))),
-            "infinite bounds, or some beyond 1e+09, in the elements [1].",
+            "infinite bounds, or a range above 2e+09, in the elements [1].",
         ),
     ],
 )
