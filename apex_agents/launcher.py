@@ -268,6 +268,8 @@ def _warn(warning: str | None) -> None:
 
 
 def _print_line(text: object = "") -> None:
-    # The output is a file on a full disk, is closed, or has no such letters; the run continues.
+    """Print a line, with '?' for letters that the output does not have."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    # The output is a file on a full disk, or is closed; the run continues.
     with contextlib.suppress(OSError, ValueError):
-        print(text, flush=True)
+        print(str(text).encode(encoding, "replace").decode(encoding), flush=True)

@@ -8,7 +8,9 @@ values differ by some hundredths from run to run, and by 0.3 or more from varian
 import collections
 import dataclasses
 import functools
+import io
 import pathlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +28,7 @@ from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
 from gymnasium import spaces
 from waiting import wait_for
 
-from apex_agents import program
+from apex_agents import launcher, program
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.checks import (
@@ -795,3 +797,12 @@ def test_numbers_of_info_do_not_replace_other_columns(names, is_refused):
         return check_metrics(experiment)
     with pytest.raises(ValueError, match="names 'mean_return', which is another column"):
         check_metrics(experiment)
+
+
+def test_a_line_is_printed_in_the_letters_that_the_output_has(monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    launcher._print_line("Größe 1")
+    assert output.buffer.getvalue() == b"Gr??e 1\n"
+    output.close()
+    launcher._print_line("Nobody sees it.")
