@@ -184,7 +184,9 @@ def launch_program(
             outcome = Outcome(str(error))
         finally:
             callback.is_stopping = True
-            with _interrupted_by_signals():
+            with _restoring_handlers(), contextlib.suppress(KeyboardInterrupt):
+                for number in (signal.SIGINT, signal.SIGTERM):  # They end this wait only.
+                    signal.signal(number, signal.default_int_handler)
                 monitor.close(lambda: callback.is_busy)
         if callback.error is not None:
             outcome = outcome._replace(failure=callback.cause)
@@ -209,21 +211,6 @@ def _restoring_handlers() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a wait, and nothing else."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number in handlers:
-            signal.signal(number, signal.default_int_handler)
-        yield
-    except KeyboardInterrupt:
-        pass
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
