@@ -10,7 +10,7 @@ import tensorflow as tf
 from acme import core
 from acme.utils import loggers
 
-from apex_agents.acting.actor import ApexActor, make_actor
+from apex_agents.acting.actor import ApexActor, make_variable_client
 from apex_agents.acting.adder import PrioritizedAdder, PrioritizedNStepAdder
 from apex_agents.acting.policy import GreedyPolicy, Policy
 from apex_agents.environments import EnvironmentSpec
@@ -25,7 +25,7 @@ from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.tables import DataFlow, make_data_flow, make_transition_table, serve
 from apex_agents.replay.transitions import make_layout
-from apex_agents.validation import require
+from apex_agents.validation import check_config, require
 
 
 class Role(NamedTuple):
@@ -111,17 +111,8 @@ class Builder(Protocol):
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         """Return how transitions reach the learner of a run with so many environments per actor."""
 
-    def make_replay_tables(
-        self,
-        spec: EnvironmentSpec,
-        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-    ) -> list[reverb.Table]:
-        """Build the tables of the replay server.
-
-        Args:
-          spec: specification of one environment.
-          rate_limiter: limiter of the table of transitions; None for the config's.
-        """
+    def make_replay_tables(self, spec: EnvironmentSpec) -> list[reverb.Table]:
+        """Build the tables of the replay server."""
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
         """Estimate the memory that a full replay takes."""
@@ -258,7 +249,7 @@ class ApexBuilder:
     """Builder of an agent with prioritized replay; `Builder` documents most of its methods."""
 
     def __init__(self, config: Any, algorithm: Algorithm, torso_fn: TorsoFn | None = None):
-        """Check the class of the config; nothing is built yet.
+        """Check the config; nothing is built yet.
 
         Args:
           config: settings of the agent.
@@ -267,10 +258,11 @@ class ApexBuilder:
             `own_torso.TorsoFn`.
 
         Raises:
-          ValueError: the config is that of a different agent.
+          ValueError: the config is that of a different agent, or has a value that is not allowed.
         """
         kind, expected = type(config).__name__, algorithm.config_class
         require(isinstance(config, expected), "agent", kind, f"an {expected.__name__}")
+        check_config(config, "agent.")
         self.config = config
         self._algorithm = algorithm
         self._torso_fn = torso_fn
@@ -311,16 +303,12 @@ class ApexBuilder:
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         return make_data_flow(self.config)
 
-    def make_replay_tables(
-        self,
-        spec: EnvironmentSpec,
-        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-    ) -> list[reverb.Table]:
+    def make_replay_tables(self, spec: EnvironmentSpec) -> list[reverb.Table]:
         networks = self.make_networks(spec)
         # These have the precision that the learner publishes; that of actors may be lower.
         policy = self._algorithm.make_policy(self.config, lambda **_: networks, [0], 1, 0)
         signature = self.make_layout(spec).signature
-        table = make_transition_table(self.config.replay, signature, rate_limiter)
+        table = make_transition_table(self.config.replay, signature)
         return [table, *make_message_tables(policy.variables)]
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
@@ -371,7 +359,11 @@ class ApexBuilder:
         adders: Sequence[PrioritizedAdder] = (),
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
-        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
+        # An actor that only acts may be asked for an episode now and then.
+        update_period = self.config.variable_update_period if adders else 1
+        return ApexActor(
+            policy, adders, make_variable_client(policy, variable_source, update_period)
+        )
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         """Build the update of the learner; the method to override for another loss."""

@@ -26,11 +26,13 @@ from apex_agents.environments import (
     knows_evaluations,
     record_spec,
     restart_batch,
+    without_mask,
 )
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.networks import RunningNormalization
+from apex_agents.networks.observations import is_image, part_specs
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
@@ -50,10 +52,9 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     check_limits(experiment.run, experiment.data_flow())
     spec = check_environment(experiment)
     settings = vars(experiment.config.agent) if experiment.config else {}
-    if experiment.config and (warning := torso_warning(experiment.config.agent, spec)):
-        logging.warning("%s: %s", experiment.task, warning)
-    if experiment.config and (warning := lives_warning(experiment.config)):
-        logging.warning("%s: %s", experiment.task, warning)
+    if experiment.config:
+        for warning in _find_warnings(experiment.config, spec):
+            logging.warning("%s: %s", experiment.task, warning)
     named = [*settings.values(), *settings.get("part_torsos", {}).values()]
     if any(isinstance(value, str) and ":" in value for value in named):
         check_own_networks(experiment.builder, spec)
@@ -93,6 +94,22 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     return spec
 
 
+def _find_warnings(config: ExperimentConfig, spec: EnvironmentSpec) -> Iterator[str]:
+    """Yield sentences on what makes learning hard with these settings."""
+    if warning := torso_warning(config.agent, spec):
+        yield warning
+    is_fitted = getattr(config.agent, "torso", None) in ("auto", "mlp")
+    if is_fitted and (warning := describe_unread_images(without_mask(spec))):
+        yield warning
+    if warning := lives_warning(config):
+        yield warning
+    if config.environment.suite == "function" and "seed" in config.environment.kwargs:
+        yield (
+            "environment.kwargs.seed is the seed of all environments, so that they may repeat the "
+            "same episodes; without it the run gives each a seed of its own."
+        )
+
+
 def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
     """Return a warning if fully connected layers get images that convolutions would fit."""
     automatic = copy.copy(config)
@@ -103,6 +120,19 @@ def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
         f"agent.torso is 'mlp', but observations are images {list(spec.observations.shape)}: with "
         "agent.torso='auto' they pass convolutions."
     )
+
+
+def describe_unread_images(spec: EnvironmentSpec) -> str:
+    """Return a warning of observations that may be images, but are not uint8; '' without any."""
+    for part in part_specs(spec):
+        shape, dtype = part.observations.shape, part.observations.dtype
+        if len(shape) > 2 and not is_image(part):
+            return (
+                f"observations {list(shape)} {dtype} pass fully connected layers. If they are "
+                "images, let their space be uint8: then they pass convolutions, and are stored "
+                "once per step."
+            )
+    return ""
 
 
 def lives_warning(config: ExperimentConfig) -> str | None:

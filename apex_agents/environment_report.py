@@ -16,7 +16,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from apex_agents.checks import report_wait
+from apex_agents.checks import describe_unread_images, report_wait
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import (
@@ -44,6 +44,7 @@ from apex_agents.validation import require
 from apex_agents.waits import reporting_thread
 
 _MAX_SECONDS = 20.0
+_MAX_COMPARED = 200  # Steps that are played again.
 # Networks begin with weights for numbers around 1.
 _LARGE_OBSERVATION, _LARGE_REWARD = 10.0, 10.0
 _SLOW_SECONDS = 0.01
@@ -105,7 +106,7 @@ def report(environment: Any, num_steps: int, kwargs: dict[str, Any]) -> Environm
             played.run(num_steps)
         if not is_instance:
             again = stack.enter_context(contextlib.closing(_make(environment, kwargs)))
-            played.compare_first(again)
+            played.compare(again)
         return EnvironmentReport({**rows, **played.rows()}, [*played.warnings()])
 
 
@@ -168,6 +169,7 @@ class _Play:
         self._legal: list[float] = []
         self._largest = 0.0
         self._first: np.ndarray
+        self._steps: list[tuple[np.ndarray, np.ndarray]] = []  # Actions, what came of them.
         self._is_seeded = True  # As far as it was compared.
 
     def run(self, num_steps: int) -> None:
@@ -183,6 +185,8 @@ class _Play:
             if begun is not None:
                 self._look(timestep)
                 timestep = begun
+            if len(self._steps) < _MAX_COMPARED:
+                self._steps.append((actions, timestep.observation))
             for episode in environment.finished_episodes():
                 self._lengths.append(episode.length)
                 self._returns.append(episode.episode_return)
@@ -191,9 +195,13 @@ class _Play:
         self._look(timestep)
         self._seconds = (time.monotonic() - started) / max(len(self._rewards), 1)
 
-    def compare_first(self, again: VectorEnvironment) -> None:
-        """Compare the first observation with that of another environment of the same seed."""
+    def compare(self, again: VectorEnvironment) -> None:
+        """Compare what was observed with another environment of the same seed."""
         self._is_seeded = np.array_equal(again.reset().observation[0], self._first)
+        for actions, observation in self._steps:
+            timestep = again.step(actions)
+            timestep = again.begin_episodes() or timestep
+            self._is_seeded &= np.array_equal(timestep.observation, observation)
 
     def rows(self) -> dict[str, str]:
         """Describe what was played."""
@@ -224,7 +232,15 @@ class _Play:
                 "environment.max_episode_steps unless one is sure to end: what is never over is "
                 "never reported."
             )
-        can_be_normalized = find_frames(spec, 0) is None
+        num_ended = sum(self._ends.values())
+        if num_ended == self._ends["terminated"] > 2 and len({*self._lengths}) == 1:
+            yield (
+                f"All {num_ended} episodes terminated after {self._lengths[0]} steps. If that is a "
+                "limit of time, return it as truncated: what follows a termination is worth 0."
+            )
+        if unread := describe_unread_images(without_mask(spec)):
+            yield f"{unread[0].upper()}{unread[1:]}"
+        can_be_normalized = not unread and find_frames(spec, 0) is None
         if can_be_normalized and self._largest > _LARGE_OBSERVATION:
             yield (
                 f"Observations have numbers up to {self._largest:g}: set "
@@ -240,7 +256,10 @@ class _Play:
                 "cores, run.num_actors, with run.num_envs_per_actor=1."
             )
         if not self._is_seeded:
-            yield "Two environments of the same seed begin differently: runs cannot be repeated."
+            yield (
+                "Two environments of the same seed differ after the same actions: runs cannot be "
+                "repeated. Random numbers of gymnasium's environments come from np_random."
+            )
 
     def _look(self, timestep: dm_env.TimeStep) -> None:
         step_type, reward, discount, observation = (field[0] for field in timestep)

@@ -127,7 +127,10 @@ class TrainedPolicy:
         )
 
     def q_values(self, observation: Any, reward: Any = None, action_mask: Any = None) -> np.ndarray:
-        """Return the values of all actions, `[A]` or `[B, A]`; raises as `output` does."""
+        """Return the values of all actions, `[A]` or `[B, A]`; raises as `output` does.
+
+        With memory they are those before `act` for the same observation, which remembers it.
+        """
         return self.output("q_values", observation, reward, action_mask)
 
     def logits(self, observation: Any, action_mask: Any = None) -> np.ndarray:

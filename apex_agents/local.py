@@ -99,10 +99,15 @@ def _run(
 ) -> ApexLearner:
     builder, run, spec = experiment.builder, experiment.run, environment.spec
     flow = builder.data_flow(run.num_envs)
+    # Acting and learning take turns here: neither may wait for the other.
     limiter = reverb.rate_limiters.MinSize(flow.min_size * flow.replicas)
+    tables = [
+        table.replace(rate_limiter=limiter) if table.name == flow.table else table
+        for table in builder.make_replay_tables(spec)
+    ]
     has_failed = False
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(serve(builder.make_replay_tables(spec, limiter)))
+        client = stack.enter_context(serve(tables))
         learner = builder.make_learner(
             spec, client, run.node_seed("learner"), should_stop=lambda: has_failed
         )

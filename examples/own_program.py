@@ -20,13 +20,13 @@ server = reverb.Server(builder.make_replay_tables(spec))
 client = reverb.Client(f"localhost:{server.port}")
 learner = builder.make_learner(spec, client)
 policy = builder.make_policy(spec, env_indices=[0], num_envs=1, seed=0)
-adders = builder.make_adders(client, spec)
+adders = builder.make_adders(client, spec, learner_steps_fn=lambda: learner.num_steps)
 actor = builder.make_actor(policy, adders, variable_source=learner)
 # Acme's own logger would write into ~/acme.
 loop = acme.EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger())
-for episode in range(500):
+for _ in range(500):
     loop.run_episode()
-    if episode >= 30:
+    if adders[0].num_items >= config.replay.min_size:
         for _ in range(3):
             learner.step()
 

@@ -12,6 +12,8 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents import builder as builder_module
+from apex_agents.actor_critic.builder import ActorCriticBuilder
+from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.builder import ApexBuilder
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -163,9 +165,31 @@ def test_batches_that_cannot_be_shared_out_are_refused():
 
 
 def test_actor(record):
-    recorder = record("make_actor")
+    actor, client = record("ApexActor"), record("make_variable_client")
     BUILDER.make_actor("policy", ["adder"], "source")
-    assert recorder.args == ("policy", ["adder"], "source", 7)
+    assert client.args == ("policy", "source", 7)
+    assert actor.args == ("policy", ["adder"], client.made)
+    BUILDER.make_actor("policy", variable_source="source")  # It plays an episode now and then.
+    assert client.args == ("policy", "source", 1)
+    assert actor.args == ("policy", (), client.made)
+
+
+def test_settings_are_checked_without_a_run():
+    config = ApexDQNConfig(replay=ReplayConfig(max_size=10_000))
+    with pytest.raises(ValueError, match=r"agent.replay.min_size is 50000; .*max_size"):
+        ApexDQNBuilder(config)
+    config = A2CConfig()
+    config.discuont = 0.9
+    with pytest.raises(ValueError, match="discuont"):
+        ActorCriticBuilder(config)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), (0.0, 1.0)])
+def test_networks_of_dpg_need_scaled_actions(low, high):
+    builder, spec = make_builder("dpg")
+    spec = spec._replace(actions=specs.BoundedArray((2,), np.float32, low, high))
+    with pytest.raises(ValueError, match=r"needs actions in \[-1, 1\]"):
+        builder.make_policy(spec, [0], 1, 0)
 
 
 # Rows of 2 * 4 observed numbers, an action or two, R, D, the learner steps and the steps.

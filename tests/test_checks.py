@@ -321,6 +321,27 @@ def test_the_first_step_of_the_check_is_legal():
     assert has_mask(check_environment(experiment))  # It takes no other action.
 
 
+def make_seeded_images(seed: int | None = None) -> gymnasium.Env:
+    environment = gymnasium.make("CartPole-v1")
+    space = gymnasium.spaces.Box(-9.0, 9.0, (2, 2, 4), np.float32)
+    return gymnasium.wrappers.TransformObservation(
+        environment, lambda numbers: np.broadcast_to(numbers, (2, 2, 4)), space
+    )
+
+
+@pytest.mark.parametrize("torso", ["auto", "mlp"])
+def test_images_of_floats_and_one_seed_for_all_are_warnings(torso, caplog):
+    config = load_config("apex_dqn_cartpole")
+    config.agent.torso = torso
+    config.environment = EnvironmentConfig("function", f"{__name__}:make_seeded_images")
+    check_experiment(make_experiment(config))
+    assert "observations [2, 2, 4] float32 pass fully connected layers" in caplog.text
+    assert "kwargs.seed" not in caplog.text
+    config.environment.kwargs = {"seed": 1}
+    check_experiment(make_experiment(config))
+    assert "environment.kwargs.seed is the seed of all environments" in caplog.text
+
+
 def test_a_memory_that_ends_with_lives_in_training_only_is_a_warning():
     config = ExperimentConfig(R2D2Config(), EnvironmentConfig(task="breakout"))
     assert lives_warning(config) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import gymnasium
 import numpy as np
 import pytest
@@ -26,11 +28,12 @@ class Sampler(gymnasium.Env):
         ends: tuple[bool, bool] = (True, False),
         seeded: bool = True,
         factor: float = 1.0,
+        is_noisy: bool = False,
     ):
         self.observation_space = space
         self.action_space = actions or spaces.Discrete(4)
         self._reward, self._length, self._ends = reward, length, ends
-        self._seeded, self._factor = seeded, factor
+        self._seeded, self._factor, self._is_noisy = seeded, factor, is_noisy
 
     def reset(self, *, seed=None, options=None):
         if self._seeded and seed is not None:
@@ -43,6 +46,8 @@ class Sampler(gymnasium.Env):
         self._num_steps += 1
         is_end = self._num_steps == self._length
         ends = self._ends if is_end else (False, False)
+        if self._is_noisy:
+            self._factor = random.random()
         return self._observe(), self._reward, *ends, {}
 
     def _observe(self):
@@ -105,7 +110,10 @@ def test_boxes_are_for_dpg():
         ({"reward": -50.0}, "Rewards have numbers up to 50"),
         ({"factor": 500.0}, "agent.normalize_observations=True"),
         ({"space": spaces.Box(0, 2**30, (2,), np.int64), "factor": 1}, "agents observe float32"),
-        ({"seeded": False}, "Two environments of the same seed begin differently"),
+        ({"seeded": False}, "Two environments of the same seed differ"),
+        ({"is_noisy": True}, "Two environments of the same seed differ after the same actions"),
+        ({"length": 10}, "All 9 episodes terminated after 10 steps"),
+        ({"space": spaces.Box(0, 255, (8, 8, 3))}, "let their space be uint8"),
     ],
 )
 def test_what_makes_learning_hard_is_a_warning(settings, words):

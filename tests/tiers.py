@@ -59,6 +59,7 @@ _STARTERS = {
     "multiprocessing": "process",
     "fork": "process",
     "ray": "process",
+    "AsyncVectorEnv": "process",
     "wandb": "process",
     "executable": "process",
     "Server": "reverb",

@@ -14,30 +14,18 @@ from apex_agents.environments import Episode, VectorEnvironment, make_batch
 from apex_agents.replay.messages import ParameterSource
 
 
-def make_actor(
-    policy: Policy,
-    adders: Sequence[PrioritizedAdder],
-    variable_source: core.VariableSource | None,
-    update_period: int,
-) -> "ApexActor":
-    """Build an actor; with a source of variables, wait for the first ones.
+def make_variable_client(
+    policy: Policy, variable_source: core.VariableSource | None, update_period: int = 1
+) -> variable_utils.VariableClient | None:
+    """Make the client that updates the variables of a policy, and wait for the first values.
 
     Args:
-      policy: chooses the actions.
-      adders: one per environment, or none for an actor that records nothing.
-      variable_source: source of new variables; None leaves the policy's variables as they are.
-      update_period: agent steps of each environment between two pulls of variables.
+      policy: policy whose variables are updated.
+      variable_source: source of new values; None leaves the variables as they are.
+      update_period: agent steps of each environment between two pulls.
     """
-    variable_client = None
-    if variable_source is not None:
-        variable_client = make_variable_client(policy, variable_source, update_period)
-    return ApexActor(policy, adders, variable_client)
-
-
-def make_variable_client(
-    policy: Policy, variable_source: core.VariableSource, update_period: int = 1
-) -> variable_utils.VariableClient:
-    """Make the client that updates the variables of a policy, and wait for the first values."""
+    if variable_source is None:
+        return None
     variables = policy.variables
     if isinstance(variable_source, ParameterSource):
         variables = variable_source.track(variables)
@@ -90,7 +78,13 @@ class ApexActor(core.Actor):
         adders: Sequence[PrioritizedAdder] = (),
         variable_client: variable_utils.VariableClient | None = None,
     ):
-        """Put the parts together; `make_actor` says what they are."""
+        """Put the parts together.
+
+        Args:
+          policy: chooses the actions.
+          adders: one per environment, or none for an actor that records nothing.
+          variable_client: see `make_variable_client`.
+        """
         self._policy = policy
         self._adders = adders
         self._variable_client = variable_client

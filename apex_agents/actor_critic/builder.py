@@ -9,7 +9,7 @@ import tensorflow as tf
 from acme import core
 from acme.utils import loggers
 
-from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
+from apex_agents.acting.actor import ApexActor, make_variable_client
 from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.actor_critic.acting_learner import ActingLearner
 from apex_agents.actor_critic.config import ActorCriticConfig
@@ -35,24 +35,25 @@ from apex_agents.own_torso import TorsoFn
 from apex_agents.replay.connections import Clients, ParameterPublisher, ReplayConnections
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import DataFlow
-from apex_agents.validation import require
+from apex_agents.validation import check_config, require
 
 
 class ActorCriticBuilder:
     """Builder of A2C and A3C; `apex_agents.builder.Builder` documents its methods."""
 
     def __init__(self, config: ActorCriticConfig, torso_fn: TorsoFn | None = None):
-        """Check the class of the config; nothing is built yet.
+        """Check the config; nothing is built yet.
 
         Args:
           config: settings of the agent, an `A2CConfig` or an `A3CConfig`.
           torso_fn: maker of the torso in place of `config.torso`; see `ApexDQNBuilder`.
 
         Raises:
-          ValueError: the config is that of a different agent.
+          ValueError: the config is that of a different agent, or has a value that is not allowed.
         """
         kind = type(config).__name__
         require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")
+        check_config(config, "agent.")
         self.config = config
         self._torso_fn = torso_fn
 
@@ -110,14 +111,10 @@ class ActorCriticBuilder:
         require(num_replays == 1, "run.num_replays", num_replays, "1: A2C and A3C have one queue")
         return self
 
-    def make_replay_tables(
-        self,
-        spec: EnvironmentSpec,
-        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-    ) -> list[reverb.Table]:
+    def make_replay_tables(self, spec: EnvironmentSpec) -> list[reverb.Table]:
         network = self.make_networks(spec)
         size = count_parameters(network.trainable_variables)
-        table = make_gradient_table(size, len(METRICS), self.config.queue_size, rate_limiter)
+        table = make_gradient_table(size, len(METRICS), self.config.queue_size)
         return [table, *make_message_tables({"network": network.variables})]
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
@@ -146,8 +143,8 @@ class ActorCriticBuilder:
         if learner_steps_fn is None and self.config.is_synchronous:
             raise ValueError(
                 "A2C's make_adders needs learner_steps_fn, the learner steps of the parameters "
-                "that act: lambda: learner.num_steps where the learner is the variable_source, "
-                "lambda: source.learner_steps where a ParameterSource is."
+                "that act: lambda: source.learner_steps, of the ParameterSource from which the "
+                "worker gets its variables."
             )
         steps_fn = learner_steps_fn or (lambda: 0)
         return [GradientSender(client, env_indices, num_envs, should_stop, steps_fn)]
@@ -187,7 +184,7 @@ class ActorCriticBuilder:
           ValueError: there are several senders, or there is one and no source of variables.
         """
         if not adders:
-            return make_actor(policy, (), variable_source, update_period=1)
+            return ApexActor(policy, (), make_variable_client(policy, variable_source))
         if variable_source is None or len(adders) != 1:
             raise ValueError("a worker needs the sender of make_adders and a variable_source.")
         (sender,) = adders

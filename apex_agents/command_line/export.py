@@ -41,6 +41,7 @@ from apex_agents.command_line.arguments import (
 )
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
+    ExportError,
     describe,
     export_onnx,
     export_saved_model,
@@ -97,9 +98,12 @@ def _write_agent(run: pathlib.Path) -> None:
     if not _AGENT.value:
         raise ValueError("--agent is empty; it has to be a folder.")
     folder = locate(_AGENT.value)
-    parameters, difference = write_agent_folder(
-        run, folder, _CHECKPOINT.value, _FLOAT16.value, _LICENSE.value
-    )
+    try:
+        parameters, difference = write_agent_folder(
+            run, folder, _CHECKPOINT.value, _FLOAT16.value, _LICENSE.value
+        )
+    except ExportError as error:
+        fail(error, EXIT_FAILURE)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _show("parameters", f"{parameters.path.stem}, learner step {parameters.learner_steps:,}")
     _show("agent", f"{folder}, {filesize.decimal(size)}")

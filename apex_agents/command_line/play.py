@@ -36,6 +36,7 @@ from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.checkpoints import find_parameters
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.parameter_file import read_parameters
+from apex_agents.user_code import naming_errors
 
 _WORKDIR = define_workdir()
 _CHECKPOINT = define_checkpoint()
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"{video} exists already; name another file with --video.")
     window = Window(config.environment.task)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with contextlib.suppress(WindowClosed):
+    fails = naming_errors(f"{experiment.task} fails", ValueError, OSError)
+    with fails, contextlib.suppress(WindowClosed):
         for index in range(1 if is_filmed else _EPISODES.value):
             result = final_evaluation.evaluate(
                 experiment,

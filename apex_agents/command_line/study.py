@@ -23,7 +23,8 @@ A run that fails does not stop the others; the exit code is 1 then. Given again 
 --workdir, after Ctrl-C for example, the command resumes the runs that have not reached their end,
 and trains those that were added: seeds, values, settings, runs of a search. --tasks and --settings
 choose which to train, by regular expressions that are searched in the names; tables and figures
-show all that the folder holds.
+show all runs in the folder of the settings, tasks and values that the command names. If they had
+more before, those evaluations are kept in evaluations-2.csv, with a message.
 
 --draw makes tables and figures anew from the evaluations in a CSV file, and trains nothing; --tasks
 and --settings choose what is shown then. With the folder's own evaluations.csv it replaces the
@@ -65,6 +66,7 @@ from apex_agents.command_line.arguments import (
     mistakes_end_command,
     warn,
 )
+from apex_agents.command_line.fields import find_idle_fields
 from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
@@ -191,6 +193,15 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
       source: folder in which the configs of its settings are looked up.
       name: name of the folder in sweeps/ that is used without --workdir.
     """
+
+    def check(config: ExperimentConfig, fields: Collection[str]) -> None:
+        # Those of a grid are flags, of which `run_with_settings` has warned.
+        for message in sorted({*find_idle_fields(config, () if cells else fields)} - warned):
+            warn(message.removeprefix("--config."))
+            warned.add(message)
+        _check(config)
+
+    warned: set[str] = set()
     study = study._replace(x=_X.value or study.x)
     saved = _read_saved("draw", _DRAW.value, study, ())
     taken = [*study.settings, *(point.setting for point in saved)]
@@ -208,7 +219,7 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
         is_own = drawn == (folder / results.EVALUATIONS_FILE).resolve()
         if drawn is None or is_own:
             trained = part if drawn is None else part._replace(tasks=())
-            runs = plan_study(study, trained, source, folder, _make_command, _check, cells)
+            runs = plan_study(study, trained, source, folder, _make_command, check, cells)
         else:
             _check_folder_of_figures(folder, drawn)
         targets = find_targets(study if drawn is None else part, source)
@@ -219,7 +230,7 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
     runner = Runner([run for run in runs if run.is_wanted], _PARALLEL.value)
     train(runner, screen, 60 * _MINUTES.value)
     endings = {
-        run: runner.endings.get(run, FINISHED if run.is_finished else STOPPED)
+        run: runner.endings.get(run) or _find_ending(run)
         for run in runs
         if run.is_wanted or run.open_folder()
     }
@@ -244,6 +255,14 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
     for run, ending in unfinished.items():
         screen.print(f"{run.name}: {ending}, see {run.log}")
     _leave(runner, lock, is_written and not unfinished)
+
+
+def _find_ending(run: Run) -> str:
+    """Return how a run has ended that this command does not train."""
+    folder = run.open_folder()
+    summary = (folder.summary() if folder else None) or {}
+    has_failed = summary.get("exit_code") == EXIT_FAILURE
+    return FINISHED if run.is_finished else FAILED if has_failed else STOPPED
 
 
 def _choose(flag: str, pattern: str, names: Iterable[str]) -> list[str]:

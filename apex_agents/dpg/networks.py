@@ -8,7 +8,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, require_unit_vectors
 from apex_agents.learning.categorical import categorical
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.learning.losses import TDLoss, check_shapes
@@ -121,8 +121,9 @@ def make_networks(
       further critics with `critic_2/`, `critic_3/` ...
 
     Raises:
-      ValueError: a torso does not fit the environment.
+      ValueError: actions are no vectors between -1 and 1, or a torso does not fit the environment.
     """
+    require_unit_vectors(spec)
     (action_size,) = spec.actions.shape
     observation = zero_observations(spec)
     layer_norm, one = config.layer_norm, _make_distribution_of_one(config)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import dm_env
 import gymnasium
@@ -281,17 +281,30 @@ def check_wrappers(environment: Any) -> None:
             names <= getattr(each, "__dict__", {}).keys() for each in [environment, *held]
         )
         if has_statistics and not is_frozen:
-            raise ValueError(
-                f"its wrapper {type(environment).__name__} keeps running statistics of its own, "
-                "which other actors do not share and which start empty in evaluations: scale "
-                "rewards by a constant, as gymnasium.wrappers.TransformReward can, and "
-                "observations by agent.normalize_observations=True. Statistics that are final are "
-                "accepted with update_running_mean=False"
-            )
+            _refuse_statistics(f"its wrapper {type(environment).__name__} keeps")
         environment = environment.env
     if isinstance(environment, gymnasium.vector.VectorEnv):
         for one in getattr(environment, "envs", ()):  # Those of a `SyncVectorEnv`.
             check_wrappers(one)
+    if isinstance(environment, gymnasium.vector.AsyncVectorEnv):  # In other processes.
+        named = {
+            name: all(environment.call("has_wrapper_attr", name))
+            for name in ("obs_rms", "return_rms", "update_running_mean")
+        }
+        is_frozen = named["update_running_mean"] and not any(
+            environment.call("update_running_mean")
+        )
+        if (named["obs_rms"] or named["return_rms"]) and not is_frozen:
+            _refuse_statistics("its environments keep")
+
+
+def _refuse_statistics(what: str) -> NoReturn:
+    raise ValueError(
+        f"{what} running statistics, which other actors do not share and which start "
+        "empty in evaluations: scale rewards by a constant, as gymnasium.wrappers.TransformReward "
+        "can, and observations by agent.normalize_observations=True. Statistics that are final are "
+        "accepted with update_running_mean=False"
+    )
 
 
 def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

@@ -54,7 +54,7 @@ class BatchedEnvironment(VectorEnvironment):
         Raises:
           ValueError: agents cannot handle its spaces, or it does not say when it resets.
         """
-        self._mode = environment.metadata.get(_MODE, vector.AutoresetMode.NEXT_STEP)
+        self._mode = environment.metadata.get(_MODE)
         if self._mode not in list(vector.AutoresetMode):
             raise ValueError(
                 f"its metadata[{_MODE!r}] is {self._mode!r}; it has to be a member of "

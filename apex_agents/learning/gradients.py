@@ -49,11 +49,7 @@ def count_parameters(trained: Any) -> int:
 
 
 def make_gradient_table(
-    num_parameters: int,
-    num_metrics: int | None,
-    queue_size: int,
-    rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-    bfloat16: bool = False,
+    num_parameters: int, num_metrics: int | None, queue_size: int, bfloat16: bool = False
 ) -> reverb.Table:
     """Build the queue, from which each gradient is read once, in the order of arrival.
 
@@ -61,7 +57,6 @@ def make_gradient_table(
       num_parameters: P, numbers in a gradient.
       num_metrics: M, numbers that are logged; None for any number.
       queue_size: gradients in a full queue, before which workers wait.
-      rate_limiter: limiter in place of one that does so.
       bfloat16: whether it holds gradients as bfloat16.
     """
     return reverb.Table(
@@ -70,7 +65,7 @@ def make_gradient_table(
         remover=reverb.selectors.Fifo(),
         max_size=queue_size,
         max_times_sampled=1,
-        rate_limiter=rate_limiter or reverb.rate_limiters.Queue(queue_size),
+        rate_limiter=reverb.rate_limiters.Queue(queue_size),
         signature=_make_signature(num_parameters, num_metrics, bfloat16),
     )
 

@@ -152,7 +152,7 @@ class WandbExport:
             )
         except (wandb.errors.Error, OSError) as error:
             raise ValueError(f"--wandb={project} cannot be started: {error}") from error
-        for nodes in ("learner/*", "evaluator/*"):
+        for nodes in ("learner/*", "learner_*", "evaluator/*"):
             self._run.define_metric(nodes, step_metric=columns.LEARNER_STEPS)
         for nodes in ("replay/*", "actor_*", "env_*"):
             self._run.define_metric(nodes, step_metric=columns.ACTOR_STEPS)
@@ -189,7 +189,7 @@ def read_items(rows: Sequence[tuple[str, Row]], state: RunState) -> Iterator[Sca
         learner_steps = _to_int(number(row, columns.LEARNER_STEPS))
         if columns.is_histogram_file(name):
             bins[learner_steps, row.get(columns.QUANTITY)].append(row)
-        elif name in (columns.LEARNER, columns.EVALUATOR):
+        elif columns.role_of(name) in (columns.LEARNER, columns.EVALUATOR):
             yield Scalars(learner_steps, columns.LEARNER_STEPS, _name_values(name, row))
         elif (node := _name_node(name, row, state)) is not None:
             yield Scalars(actor_steps, columns.ACTOR_STEPS, _name_values(node, row))

@@ -204,14 +204,13 @@ def metric_names(environment: VectorEnvironment) -> Sequence[str]:
 def mean_metrics(names: Sequence[str], episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the means of metrics over the episodes that have them, NaN without one.
 
-    Where `is_success` is true in all episodes that have it, the others have failed: environments
-    may have it only then.
+    Where one of the episodes has `is_success`, those without it have failed: environments may have
+    it only in the end.
     """
     values: dict[str, list[float]] = {name: [] for name in names}
     for name, value in (metric for episode in episodes for metric in episode.metrics):
         values[name].append(value)
-    found = values.get(SUCCESS)
-    if found and all(found):
+    if found := values.get(SUCCESS):
         found += [0.0] * (len(episodes) - len(found))
     return {name: sum(v) / len(v) if v else math.nan for name, v in values.items()}
 

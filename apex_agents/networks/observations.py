@@ -7,6 +7,7 @@ false. Floats are left as they are.
 
 import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import sonnet as snt
@@ -44,7 +45,7 @@ def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 
     images = tf.reshape(_scale(observations, spec), [-1, frame_stack or 1, *image_shape])
     if len(image_shape) == 2:
         images = images[..., tf.newaxis]
-    elif image_shape[0] < image_shape[2]:
+    elif is_channels_first(image_shape):
         images = tf.transpose(images, [0, 1, 3, 4, 2])
     _, stack, height, width, channels = images.shape
     return tf.reshape(tf.transpose(images, [0, 2, 3, 1, 4]), [-1, height, width, stack * channels])
@@ -100,6 +101,17 @@ def is_image(spec: EnvironmentSpec) -> bool:
 def has_images(spec: EnvironmentSpec) -> bool:
     """Return whether observations, or parts of them, are images."""
     return any(map(is_image, part_specs(spec)))
+
+
+def is_channels_first(shape: Sequence[int]) -> bool:
+    """Return whether an image is `[C, H, W]`, not `[H, W, C]`.
+
+    Of three sizes two equal ones are height and width; otherwise there are fewer channels.
+    """
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last
 
 
 def largest_byte(spec: EnvironmentSpec) -> float:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import (
     has_images,
+    is_channels_first,
     is_image,
     largest_byte,
     part_name,
@@ -258,8 +259,7 @@ def _can_convolve(convolutions: Convolutions, spec: EnvironmentSpec, frame_stack
     shape = spec.observations.shape[1 if frame_stack else 0 :]
     if not is_image(spec) or len(shape) not in (2, 3):
         return False
-    is_channels_first = len(shape) == 3 and shape[0] < shape[2]
-    side = min(shape[1:] if is_channels_first else shape[:2])
+    side = min(shape[1:] if len(shape) == 3 and is_channels_first(shape) else shape[:2])
     for _, kernel_size, stride in convolutions:
         if side < kernel_size:
             return False

@@ -156,8 +156,7 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     """
     tables = [table for group in groups for table in group.read_columns(columns.LEARNER)]
     started = [table for table in tables if has_numbers(table, columns.LEARNER_STEPS)]
-    # A user-defined update may have an entropy, too.
-    is_actor_critic = all(has_numbers(table, columns.STALENESS_STEPS) for table in started)
+    is_actor_critic = all(has_numbers(table, columns.VALUE_LOSS) for table in started)
     quantities = _LEARNING_OF_ACTOR_CRITICS if is_actor_critic else _LEARNING
     return _draw_quantities(groups, quantities, columns.LEARNER_STEPS)
 

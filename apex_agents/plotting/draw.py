@@ -105,13 +105,15 @@ def _import_matplotlib() -> None:
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:
-    """Write a figure in all formats; nothing if it is None."""
+    """Write a figure in all formats; if it is None, remove that of other runs."""
     from apex_agents.plotting import style
 
+    paths = [folder / f"{name}.{suffix}" for suffix in _SUFFIXES]
     if figure is None:
+        for path in paths:
+            path.unlink(missing_ok=True)
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{suffix}" for suffix in _SUFFIXES]
     for path in paths:
         replace_file(path, style.encode(figure, path.suffix[1:]))
     return paths

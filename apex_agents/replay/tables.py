@@ -76,17 +76,12 @@ def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
     return limiter(samples_per_item, config.min_size, max(tolerance, smallest))
 
 
-def make_transition_table(
-    config: ReplayConfig,
-    signature: Any,
-    rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-) -> reverb.Table:
+def make_transition_table(config: ReplayConfig, signature: Any) -> reverb.Table:
     """Build the table of transitions, sampled with P(k) = p_k^alpha / sum p^alpha.
 
     Args:
       config: sizes, exponents, eviction policy and ratio.
       signature: nest of `tf.TensorSpec` of one item; see `layout.Layout`.
-      rate_limiter: limiter for callers that interleave acting and learning; None: the config's.
     """
     remover = reverb.selectors.Prioritized(config.eviction_exponent)
     if config.eviction_policy == "fifo":
@@ -98,7 +93,7 @@ def make_transition_table(
         # instead of everything over the limit every 100 learner steps.
         remover=remover,
         max_size=config.max_size,
-        rate_limiter=rate_limiter or make_rate_limiter(config),
+        rate_limiter=make_rate_limiter(config),
         signature=signature,
     )
 

@@ -61,7 +61,7 @@ class RunFolder:
 
 
 def find_runs(folder: str | pathlib.Path) -> list[RunFolder]:
-    """Return the run in a folder, or, if it holds none, those up to three levels of folders below.
+    """Return the run in a folder, or, if it holds none, those up to four levels of folders below.
 
     Those that cannot be read, such as runs of earlier versions, are left out with a warning, and
     agents that were handed on are no runs.
@@ -74,7 +74,7 @@ def find_runs(folder: str | pathlib.Path) -> list[RunFolder]:
     """
     path = pathlib.Path(os.path.expanduser(folder)).absolute()
     if not (path / CONFIG_FILE).exists() and path.is_dir():
-        patterns = ["*/" * depth + CONFIG_FILE for depth in (1, 2, 3)]
+        patterns = ["*/" * depth + CONFIG_FILE for depth in (1, 2, 3, 4)]
         found = sorted(file.parent for pattern in patterns for file in path.glob(pattern))
         runs, errors = [], []
         for run in (run for run in found if not (run / AGENT_FILE).exists()):

@@ -5,13 +5,13 @@ import dataclasses
 import itertools
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from apex_agents.checks import check_experiment
-from apex_agents.config import ExperimentConfig, LearnersConfig, without_other_target
+from apex_agents.config import ExperimentConfig, LearnersConfig, reaches, without_other_target
 from apex_agents.experiment import make_experiment
 from apex_agents.fields import change_fields, find_field, get_field
 from apex_agents.metrics import columns
@@ -41,6 +41,7 @@ _RUN_FIELDS = (
 _COUNTED_LIMITS = {
     "run.max_actor_steps": columns.ACTOR_STEPS,
     "run.max_learner_steps": columns.LEARNER_STEPS,
+    "run.max_seconds": columns.WALL_TIME_SECONDS,
 }
 
 
@@ -86,7 +87,7 @@ def plan_study(  # noqa: PLR0913
     source: pathlib.Path,
     folder: pathlib.Path,
     make_command: MakeCommand,
-    check: Callable[[ExperimentConfig], None],
+    check: Callable[[ExperimentConfig, Collection[str]], None],
     cells: Cells,
 ) -> list[Run]:
     """Plan the runs of a study.
@@ -97,7 +98,8 @@ def plan_study(  # noqa: PLR0913
       source: folder in which the configs of settings are looked up.
       folder: folder of all runs.
       make_command: returns the command of each run.
-      check: called with the config of each setting that is trained; raises a ValueError.
+      check: called with the config of each setting that is trained and the fields that it
+        changes; raises a ValueError.
       cells: values of the settings in tables.
 
     Raises:
@@ -110,7 +112,7 @@ def plan_study(  # noqa: PLR0913
         with _naming_setting(label):
             file, config, texts = _find_config(setting, fields, source)
             if is_wanted:
-                check(config)
+                check(config, fields)
             command = make_command(file, config, texts)
             values = cells.get(label, {LABEL: label})
             planned = plan_runs(config, values, part.num_seeds, folder, command)
@@ -267,5 +269,13 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
                     f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
                     f"{now[limit]:,}; name another --workdir."
                 )
+    target = now["run.target_return"]
+    if before.get("run.target_return") != target is not None:
+        returns = run.read_columns(columns.EVALUATOR).get(columns.MEAN_RETURN, np.zeros(0))
+        if any(reaches(value, target) for value in returns[:-1]):
+            raise ValueError(
+                f"The folder {workdir} holds a run that went on after a return of {target:,}, "
+                "which is run.target_return now; name another --workdir."
+            )
     has_ended = (run.summary() or {}).get("finished", False)
     return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)

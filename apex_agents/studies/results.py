@@ -85,6 +85,14 @@ def read_saved(path: pathlib.Path, study: Study, taken: Collection[str]) -> list
             raise ValueError(f"has evaluations of {point.task}; the study's tasks are {tasks}.")
         if point.setting in taken:
             raise ValueError(f"has evaluations of {point.setting}, which the study has already.")
+    for run in itertools.chain.from_iterable(group_seeds(points).values()):
+        steps = [point.learner_steps for point in run]
+        if steps != sorted(steps):
+            name = ", ".join(map(str, run[0][:3]))
+            raise ValueError(
+                f"has evaluations of {name}, whose learner steps decrease: those of a run have to "
+                "be in their order, and each run needs a seed of its own."
+            )
     return points
 
 
@@ -196,14 +204,14 @@ def make_groups(
       order: labels in the order of their colours; further ones follow as they come.
       targets: target returns of the runs.
     """
-    members: dict[tuple[str, str], list[Any]] = {
-        key: [SavedRun(run, targets.get(key)) for run in group]
-        for key, group in group_seeds(points).items()
-    }
-    folders: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
-    for run in runs:
-        folders[run.task, run.label] += filter(None, [run.open_folder()])
-    members |= {key: group for key, group in folders.items() if group}
+    opened = {(run.task, run.label, run.seed): run.open_folder() for run in runs}
+    members: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
+    for key, group in group_seeds(points).items():
+        saved = (SavedRun(run, targets.get(key)) for run in group if not opened.get(run[0][:3]))
+        members[key] += saved
+    for (task, label, _), folder in opened.items():
+        members[task, label] += filter(None, [folder])
+    members = {key: group for key, group in members.items() if group}
     labels = [*dict.fromkeys([*order, *study.settings, *(label for _, label in members)])]
     return [
         RunGroup(members[task, label], label, place)
@@ -313,7 +321,10 @@ def to_markdown(rows: Sequence[Row], x: str, has_targets: bool = False) -> str:
         meaning += " Human normalized: last return, 0 % for a random player, 100 % for a human."
     if len({row.task for row in rows}) > 1:
         table += f"\n{compare(rows)}"
-        meaning += " All tasks: scores, each divided by the mean of the first setting on its task."
+        meaning += (
+            " All tasks: scores, each divided by the mean of the first setting on its task, of "
+            "settings with as many seeds on each."
+        )
     return f"{table}\n{meaning}\n"
 
 
@@ -349,6 +360,8 @@ def write_results(
     """
     screen.print_table(next(iter(tables.values())))
     try:
+        if EVALUATIONS_FILE in tables:
+            _put_aside(folder / EVALUATIONS_FILE, from_csv(tables[EVALUATIONS_FILE]), screen)
         for name, text in tables.items():
             replace_file(folder / name, text.encode())
         files = [*draw(), *(folder / name for name in tables)]
@@ -363,12 +376,31 @@ def write_results(
     return True
 
 
+def _put_aside(file: pathlib.Path, points: Iterable[Point], screen: Screen) -> None:
+    """Rename the file of evaluations, and say so, if it has runs that the new ones have not."""
+    try:
+        before = from_csv(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return
+    left_out = {point[:3] for point in before} - {point[:3] for point in points}
+    if left_out:
+        numbers = itertools.count(2)
+        names = (file.with_name(f"{file.stem}-{number}{file.suffix}") for number in numbers)
+        aside = next(name for name in names if not name.exists())
+        file.rename(aside)
+        settings = "; ".join(sorted({setting for _, setting, _ in left_out}))
+        screen.print(
+            f"Tables and figures no longer have {len(left_out)} runs that this command does not "
+            f"name ({settings}); their evaluations are in {aside}."
+        )
+
+
 def compare(rows: Sequence[Row]) -> str:
     """Return a table of the scores with a row for each setting and a column for each task.
 
     If no score is negative and all of the first setting are positive, the last of several columns
     has the scores of all tasks, each divided by the mean score of the first setting on its task, of
-    settings that have results on each.
+    settings that have as many seeds on each.
     """
     settings: dict[tuple[tuple[str, Any], ...], list[Row]] = collections.defaultdict(list)
     for row in rows:
@@ -390,7 +422,7 @@ def compare(rows: Sequence[Row]) -> str:
         cells += [seeds, *(_show(progress, name) for name in PROGRESS), *map(show_estimate, scores)]
         if is_relative:
             ratios = [np.divide(s, np.mean(base)) for s, base in zip(scores, bases, strict=True)]
-            cells.append(show_estimate(*ratios) if all(scores) else "-")
+            cells.append(show_estimate(*ratios) if len(counts) == 1 and counts[0] else "-")
         table.append(cells)
     return format_table(table)
 

@@ -18,7 +18,7 @@ from dm_env import specs
 from sent_messages import publish_parameters
 from waiting import wait_for
 
-from apex_agents.acting.actor import ApexActor, make_actor, run_in_lock_step
+from apex_agents.acting.actor import ApexActor, make_variable_client, run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
@@ -258,7 +258,7 @@ def make_updating_actor(source: Source, period: int) -> tuple[ApexActor, tf.Vari
     """Make an actor, which gets the first variables at once; close the gate again."""
     policy = SumPolicy()
     source.gate.set()
-    actor = make_actor(policy, [], source, period)
+    actor = ApexActor(policy, [], make_variable_client(policy, source, period))
     source.gate.clear()
     (variable,) = policy.variables["policy"]
     assert (source.num_requests, variable.numpy()) == (1, 1.0)
@@ -292,7 +292,7 @@ def test_learner_steps_are_those_of_the_parameters_in_use(serve):
     publish(1.0, learner_steps=10)
     source = GatedSource(client)
     source.gate.set()
-    actor = make_actor(policy, [], source, update_period=1)
+    actor = ApexActor(policy, [], make_variable_client(policy, source))
     assert (variable.numpy(), source.learner_steps) == (1.0, 10)
     source.gate.clear()
     publish(2.0, learner_steps=20)

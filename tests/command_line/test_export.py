@@ -16,6 +16,7 @@ from tiny_runs import make_run
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FILES = ["policy.json", "policy.onnx", "saved_model"]
@@ -130,7 +131,10 @@ def test_an_agent_is_written_and_played(run_command_line, runs, tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "error"),
-    [("export.py", "RuntimeError"), ("evaluate.py", "RuntimeError"), ("evaluate.py", "ValueError")],
+    [
+        *(("export.py", "RuntimeError"), ("evaluate.py", "RuntimeError")),
+        *(("evaluate.py", "ValueError"), ("play.py", "RuntimeError")),
+    ],
 )
 def test_an_environment_that_fails_is_named_with_its_line(
     script, error, run_command_line, tmp_path, monkeypatch
@@ -143,15 +147,31 @@ def test_an_environment_that_fails_is_named_with_its_line(
         "        Room.num_steps += 1",
         f"        if Room.num_steps > 5: raise {error}('the simulator has gone')",
         "        return super().step(action)",
-        "def make(): return Room(gymnasium.make('CartPole-v1'))",
+        "def make(render_mode=None):",
+        "    return Room(gymnasium.make('CartPole-v1', render_mode=render_mode))",
     ]
     (tmp_path / "failing_rooms.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     make_run(tmp_path / "run", MLP, EnvironmentConfig("function", "failing_rooms:make"))
     problem = f"failing_rooms:make fails: {error}: the simulator has gone"
     exit_code, stdout, stderr = run_command_line(["run"], tmp_path, script)
-    assert (exit_code, stdout) == (1, "")
+    assert (exit_code, stdout) == (2 if script == "play.py" else 1, "")
     assert stderr.splitlines()[-1] == f"error: {problem} ({tmp_path / 'failing_rooms.py'}, line 6)"
+
+
+def test_an_agent_that_computes_something_else_is_exit_code_1(runs, tmp_path, run_command_line):
+    run = shutil.copytree(runs / "catch", tmp_path / "catch")
+    path = run / "checkpoints" / "best.npz"
+    arrays = read_parameters(path).arrays
+    for name, array in arrays.items():
+        array[...] = name in ("torso/linear_1/b", "head/hidden/b")
+    # The nearest float16 is 1000.5.
+    arrays["head/value/w"][:, 0] = [1000.3, -1000.0] * 4
+    assert save_parameters(path, arrays, 1234)
+    argv = [str(run), "--agent=rounded", "--float16"]
+    exit_code, stdout, stderr = run_command_line(argv, tmp_path, "export.py")
+    assert (exit_code, stdout) == (1, "") and stderr.startswith("error: ")
+    assert stderr.count("\n") == 1 and not (tmp_path / "rounded").exists()
 
 
 def run_with(module: str, content: str, runs: pathlib.Path, tmp_path: pathlib.Path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import dm_env
 import gymnasium
@@ -187,8 +188,18 @@ def test_an_environment_that_resets_at_once_and_does_not_say_so_is_an_error():
         environment.metadata = {}
         return environment
 
+    with pytest.raises(ValueError, match=r"metadata\['autoreset_mode'\] is None; it has to be"):
+        make_batch(make_old)
+
+
+def test_a_mode_that_info_contradicts_is_an_error():
+    def make_wrong(num_envs: int) -> vector.VectorEnv:
+        environment = BeforeOne(make_same_step(num_envs))
+        environment.metadata = {"autoreset_mode": vector.AutoresetMode.NEXT_STEP}
+        return environment
+
     with pytest.raises(ValueError, match="info has 'final_observation', as with SAME_STEP"):
-        play_each(make_batch(make_old), 30)
+        play_each(make_batch(make_wrong), 30)
 
 
 class Late(StepsOnly):
@@ -409,6 +420,24 @@ def make_normalized() -> gymnasium.Env:
     return gymnasium.wrappers.NormalizeReward(gymnasium.make("CartPole-v1"))
 
 
+@pytest.mark.parametrize("name", ["NormalizeReward", "NormalizeObservation"])
+def test_running_statistics_in_other_processes_are_refused(name):
+    wrapper = getattr(gymnasium.wrappers, name)
+
+    def make_one(is_frozen: bool) -> gymnasium.Env:
+        environment = wrapper(gymnasium.make("CartPole-v1"))
+        environment.update_running_mean = not is_frozen
+        return environment
+
+    def make_many(num_envs: int, make: Any) -> vector.VectorEnv:
+        return vector.AsyncVectorEnv(num_envs * [make])
+
+    with pytest.raises(ValueError, match="keep running statistics"):
+        make_batch(functools.partial(make_many, make=lambda: make_one(False)))
+    for make in (lambda: make_one(True), lambda: gymnasium.make("CartPole-v1")):
+        make_batch(functools.partial(make_many, make=make)).close()
+
+
 @pytest.mark.parametrize("make", [normalize_rewards, batch_of(make_normalized)])
 def test_running_statistics_of_their_own_are_refused(make):
     with pytest.raises(ValueError, match=r"NormalizeReward.*agent.normalize_observations=True"):
@@ -417,6 +446,8 @@ def test_running_statistics_of_their_own_are_refused(make):
 
 class Given(vector.VectorEnv):
     """Returns the same observation, reward and ends at each step."""
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": vector.AutoresetMode.NEXT_STEP}
 
     def __init__(self, space: spaces.Space, observation: Any, **columns: Any):
         self.num_envs = NUM_ENVS

@@ -63,6 +63,14 @@ def test_histograms_of_several_learners_are_exported(written_run):
     np.testing.assert_allclose(histogram.edges, [0, 0.25])
 
 
+def test_rows_of_several_learners_are_exported(written_run):
+    state = RunState(RunFolder(written_run.folder))
+    written_run.append("learner_1", learner_steps=7, gradients_left_out=2)
+    (scalars,) = read_items(state.refresh(), state)
+    assert (scalars.step, scalars.step_name) == (7, "learner_steps")
+    assert scalars.values["learner_1/gradients_left_out"] == 2
+
+
 def test_of_many_environments_and_actors_some_are_exported(written_run):
     run = {"num_actors": 100, "num_envs_per_actor": 1}
     written_run.write_json("config.json", {"run": run})

@@ -33,6 +33,9 @@ def make_observations(*shape: int) -> np.ndarray:
         ((3, 5, 4), (0, 2, 3, 1)),  # CHW
         ((3, 5, 3), (0, 1, 2, 3)),  # Equally many: HWC.
         ((4, 2, 9), (0, 2, 3, 1)),  # A wide image of more channels than rows.
+        ((4, 4, 9), (0, 1, 2, 3)),  # A board of many planes, HWC
+        ((9, 4, 4), (0, 2, 3, 1)),  # and CHW.
+        ((4, 4, 4), (0, 1, 2, 3)),
     ],
 )
 def test_channels_come_last(shape, order):

@@ -369,16 +369,15 @@ def test_built_in_torsos_are_not_the_users():
 
 
 @pytest.mark.parametrize(
-    ("builder", "message"),
+    ("make", "config", "message"),
     [
-        (ApexDQNBuilder(dataclasses.replace(AUTO, torso="cnn")), "torso is 'cnn'.*'auto'"),
-        (ApexDPGBuilder(ApexDPGConfig(policy_torso="lstm")), "policy_torso is 'lstm'.*'none'"),
+        (ApexDQNBuilder, dataclasses.replace(AUTO, torso="cnn"), "torso is 'cnn'.*'auto'"),
+        (ApexDPGBuilder, ApexDPGConfig(policy_torso="lstm"), "policy_torso is 'lstm'.*'none'"),
     ],
 )
-def test_a_torso_of_an_unknown_name_is_refused_by_a_builder(builder, message):
-    actions = PLACE if isinstance(builder, ApexDQNBuilder) else VECTOR
+def test_a_torso_of_an_unknown_name_is_refused_by_a_builder(make, config, message):
     with pytest.raises(ValueError, match=rf"^agent\.{message} or 'module:function'"):
-        builder.make_networks(make_spec(image(84, 84), actions))
+        make(config)
 
 
 def test_messages_name_the_function():

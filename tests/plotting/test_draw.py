@@ -95,6 +95,11 @@ def test_several_runs_are_drawn_into_a_given_folder(make_run, tmp_path):
     runs = [make_run(f"seed{i}", {"evaluator": EVALUATIONS}, seed=i) for i in range(2)]
     paths = draw_runs(runs, tmp_path / "a" / "b")
     assert [path.name for path in paths] == ["returns.png", "returns.svg"]
+    (tmp_path / "a" / "b" / "exploration.png").write_text("of other runs")
+    (tmp_path / "a" / "b" / "of_the_user.png").write_text("kept")
+    draw_runs(runs, tmp_path / "a" / "b")
+    names = ["of_the_user.png", "returns.png", "returns.svg"]
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == names
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         draw_runs(runs, tmp_path / "file")

@@ -460,6 +460,12 @@ def test_an_entropy_of_the_users_makes_no_actor_critic(make_run):
     assert figure.axes[1].get_ylabel() == "mean |TD error|"
 
 
+def test_several_learners_have_the_figure_of_one(make_run):
+    rows = [{**learner_row(step), "staleness_steps": 2.0} for step in (1, 2)]
+    figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
+    assert figure.axes[1].get_ylabel() == "mean |TD error|"
+
+
 @pytest.mark.parametrize("losses", [(-2.0, 3.0), (-2.0, -1.0)])
 def test_negative_losses_are_in_their_panel(losses, make_run):
     rows = [learner_row(step, loss) for step, loss in enumerate(losses, start=1)]

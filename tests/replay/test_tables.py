@@ -212,13 +212,6 @@ def test_tolerance_leaves_room_for_batches(serve):
     assert sample(client, seconds=0.5) == []
 
 
-def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
-    limiter = reverb.rate_limiters.MinSize(1)
-    client = serve(make_transition_table(RATIO, NUMBER, rate_limiter=limiter))
-    assert insert(client, range(50))
-    assert len(sample(client, 200)) == 200
-
-
 def test_tables_of_parameters_and_evaluations_keep_the_newest(serve):
     variables = {"policy": [tf.Variable([0.0, 0.0]), tf.Variable(0.0)]}
     client = serve(*make_message_tables(variables))

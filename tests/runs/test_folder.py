@@ -68,12 +68,18 @@ def test_what_is_no_run_that_can_be_read_is_left_out(tmp_path, caplog):
 
 
 def test_the_runs_of_a_folder(tmp_path):
-    names = ["pong/seed_1", "pong/seed_0", "pong/lr=1/seed_0", "a/b/c/d/too_deep"]
+    names = [
+        "pong/seed_1",
+        "pong/seed_0",
+        "pong/lr=1/seed_0",
+        "p/q/lr=1/seed_0",
+        "a/b/c/d/e/too_deep",
+    ]
     for name in names:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("{}")
     found = [run.path.relative_to(tmp_path).as_posix() for run in find_runs(tmp_path)]
-    assert found == ["pong/lr=1/seed_0", "pong/seed_0", "pong/seed_1"]
+    assert found == ["p/q/lr=1/seed_0", "pong/lr=1/seed_0", "pong/seed_0", "pong/seed_1"]
     (run,) = find_runs(tmp_path / "pong" / "seed_0")
     assert run.path == tmp_path / "pong" / "seed_0"
     for path in (tmp_path / "a" / "b" / "nothing", tmp_path / "a"):

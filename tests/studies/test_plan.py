@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pytest
@@ -83,7 +83,11 @@ def test_a_text_among_keyword_arguments_stays_a_text(tmp_path):
     def make_command(file: pathlib.Path, config: ExperimentConfig, texts: Mapping[str, str]):
         return [f"--config.{path}={text}" for path, text in texts.items()]
 
-    (run,) = plan_study(study, study, tmp_path, tmp_path, make_command, checked.append, {})
+    def check(config: ExperimentConfig, changed: Collection[str]) -> None:
+        assert {*fields} <= {*changed}
+        checked.append(config)
+
+    (run,) = plan_study(study, study, tmp_path, tmp_path, make_command, check, {})
     (config,) = checked
     assert config.environment.kwargs == {**entries, "d": 0.5}
     # The command says the same.
@@ -178,13 +182,17 @@ def test_a_folder_of_another_setting_is_refused(section, changes, message, tmp_p
         ({"max_actor_steps": 110}, None),
         ({"max_actor_steps": None, "max_learner_steps": 6}, "7 learner_steps, more than run.max_l"),
         ({"max_learner_steps": 7}, None),
-        ({"max_seconds": 1.0}, None),
+        ({"max_seconds": 59.0}, "60 wall_time_seconds, more than run.max_seconds 59"),
+        ({"max_seconds": 60.0}, None),
+        ({"target_return": 5.0}, "went on after a return of 5.0, which is run.target_return now"),
+        ({"target_return": 6.0}, None),
     ],
 )
 def test_a_run_beyond_the_limit_is_refused(limits, message, tmp_path):
     log = finish(tmp_path, CONFIG) / "logs" / "learner.csv"
     log.parent.mkdir(exist_ok=True)
-    log.write_text("actor_steps,learner_steps\n50,3\n100,7\n\n")
+    log.write_text("actor_steps,learner_steps,wall_time_seconds\n50,3,30\n100,7,60\n\n")
+    log.with_name("evaluator.csv").write_text("mean_return\n5\n4\n6\n")
     config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
     if message:
         with pytest.raises(ValueError, match=message):
@@ -250,7 +258,7 @@ def plan(all_settings, folder, **part) -> list:
     return plan_study(
         *(study, study._replace(**part), folder, folder / "runs"),
         lambda file, config, fields: [file.stem, str(config.agent.n_step), *fields],
-        lambda config: config.validate(),
+        lambda config, fields: config.validate(),
         {"a": {"n_step": "2"}},
     )
 

@@ -19,6 +19,7 @@ from apex_agents.studies.results import (
     make_groups,
     make_tables,
     read_points,
+    read_saved,
     rows_to_csv,
     score,
     summarise,
@@ -288,8 +289,8 @@ def test_settings_side_by_side():
     budget = ["seeds", "actor steps", "learner steps", "wall time"]
     assert cells[0] == ["setting", *budget, "catch", "CartPole-v1", "all tasks"]
     # Runs of 40, 40 and 10 learner steps, of 5, 5 and 1.25 s. Scores of 2 and 4 on catch; of all
-    # tasks, 2/3, 4/3 and 1 times the mean of the first setting.
-    scores = ["3.00 (2.00 / 4.00)", "100.0", "1.00"]
+    # tasks, 6/3 and 50/100 times the mean of the first setting.
+    scores = ["3.00 (2.00 / 4.00)", "100.0", "-"]  # The seeds of catch would count twice.
     assert cells[1] == ["first", "1 to 2", "60", "30", "0:00:04", *scores]
     assert cells[2] == ["second", "1", "50", "25", "0:00:03", "6.00", "50.0", "1.25"]
 
@@ -347,6 +348,42 @@ def test_groups_of_a_figure_are_folders_or_saved_evaluations(make_run):
     assert table[columns.ACTOR_STEPS].tolist() == [20.0, 40.0]
     assert table[columns.MEAN_RETURN].tolist() == [1.0, 2.0]
     assert second.read_columns(columns.LEARNER) == [{}]
+
+
+def test_saved_evaluations_stay_where_a_folder_has_gone(make_run):
+    run = make_run(0, NAMES + "1,2,3,4\n", task="catch")
+    points = [*make_points("catch", "first", 0, 1.0), *make_points("catch", "first", 1, 2.0)]
+    (group,) = make_groups(STUDY, points, [run])
+    saved, opened = group.runs
+    assert saved.points == points[1:] and opened.path == run.folder
+
+
+@pytest.mark.parametrize("steps", [(20, 10), (10, 20, 10, 20)])
+def test_evaluations_out_of_order_are_refused(steps, tmp_path):
+    points = [Point("catch", "theirs", 3, 1.0, step, 1.0, 2.0) for step in steps]
+    (tmp_path / "theirs.csv").write_text(to_csv(points))
+    with pytest.raises(ValueError, match="of catch, theirs, 3, whose learner steps decrease"):
+        read_saved(tmp_path / "theirs.csv", STUDY, ())
+    (tmp_path / "theirs.csv").write_text(to_csv(sorted(points)))
+    assert read_saved(tmp_path / "theirs.csv", STUDY, ()) == sorted(points)
+
+
+def test_evaluations_that_the_new_ones_lack_are_kept(tmp_path):
+    text = io.StringIO()
+
+    def write(points: list[Point]) -> list[str]:
+        tables = make_tables(STUDY, points, {}, {})
+        assert write_results(tmp_path, tables, list, Screen(Console(file=text, width=500)))
+        return sorted(path.name for path in tmp_path.glob("evaluations*"))
+
+    assert write(POINTS) == write(POINTS) == ["evaluations.csv"]
+    assert "no longer" not in text.getvalue()
+    assert write(POINTS[:8]) == ["evaluations-2.csv", "evaluations.csv"]
+    assert "no longer have 3 runs that this command does not name (first; second)" in (
+        text.getvalue()
+    )
+    assert from_csv((tmp_path / "evaluations-2.csv").read_text()) == POINTS
+    assert write(POINTS) == write(POINTS) == ["evaluations-2.csv", "evaluations.csv"]
 
 
 def test_a_saved_run_that_reached_its_target_is_carried_forward():
