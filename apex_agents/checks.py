@@ -1,12 +1,11 @@
 """Checks a run before it starts a node: limits, environment, user-defined networks and updates."""
 
 import contextlib
-import copy
 import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 import dm_env
@@ -31,8 +30,9 @@ from apex_agents.environments import (
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
+from apex_agents.fields import with_fields
 from apex_agents.networks import RunningNormalization
-from apex_agents.networks.observations import is_image, part_specs
+from apex_agents.networks.observations import is_image, part_name, part_specs
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
@@ -98,8 +98,9 @@ def _find_warnings(config: ExperimentConfig, spec: EnvironmentSpec) -> Iterator[
     """Yield sentences on what makes learning hard with these settings."""
     if warning := torso_warning(config.agent, spec):
         yield warning
-    is_fitted = getattr(config.agent, "torso", None) in ("auto", "mlp")
-    if is_fitted and (warning := describe_unread_images(without_mask(spec))):
+    agent: Any = config.agent
+    is_fitted = getattr(agent, "torso", None) in ("auto", "mlp") and agent.builder == STANDARD
+    if is_fitted and (warning := describe_unread_images(without_mask(spec), agent.part_torsos)):
         yield warning
     if warning := lives_warning(config):
         yield warning
@@ -112,8 +113,7 @@ def _find_warnings(config: ExperimentConfig, spec: EnvironmentSpec) -> Iterator[
 
 def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
     """Return a warning if fully connected layers get images that convolutions would fit."""
-    automatic = copy.copy(config)
-    automatic.torso = "auto"
+    automatic = with_fields(config, torso="auto")
     if getattr(config, "torso", None) != "mlp" or fit_torso(automatic, spec).torso == "mlp":
         return None
     return (
@@ -122,15 +122,21 @@ def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
     )
 
 
-def describe_unread_images(spec: EnvironmentSpec) -> str:
-    """Return a warning of observations that may be images, but are not uint8; '' without any."""
+def describe_unread_images(spec: EnvironmentSpec, own_parts: Collection[str] = ()) -> str:
+    """Return a warning of observations that may be images, but are not uint8; '' without any.
+
+    Args:
+      spec: specification of one environment, without a mask.
+      own_parts: names of the parts of observations that have torsos of the user.
+    """
     for part in part_specs(spec):
-        shape, dtype = part.observations.shape, part.observations.dtype
-        if len(shape) > 2 and not is_image(part):
+        # Parts that are no images are flat.
+        shape = getattr(part.observations, "space", part.observations).shape or ()
+        if len(shape) > 2 and not is_image(part) and part_name(part) not in own_parts:
             return (
-                f"observations {list(shape)} {dtype} pass fully connected layers. If they are "
-                "images, let their space be uint8: then they pass convolutions, and are stored "
-                "once per step."
+                f"observations {list(shape)} {part.observations.dtype} pass fully connected "
+                "layers. If they are images, let their space be uint8: then they pass "
+                "convolutions, and are stored once per step."
             )
     return ""
 
@@ -221,8 +227,7 @@ def acts_as_standard(config: Any, spec: EnvironmentSpec) -> bool:
     """
     if config.builder == STANDARD:
         return True
-    standard = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
-    standard.builder = STANDARD
+    standard = with_fields(config, builder=STANDARD)
     timestep = restart_batch(draw_observations(spec))
     num_envs, outcomes = len(timestep.observation), []
     for each in (config, standard):

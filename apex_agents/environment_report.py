@@ -77,8 +77,9 @@ def check(environment: Any, /, num_steps: int = 1_000, **kwargs: Any) -> Environ
     Args:
       environment: a `gymnasium.Env` or a `dm_env.Environment`; a function that returns one; or its
         name as `environment.task` has it, an id of gymnasium or 'module:function'.
-      num_steps: steps to play, within 20 seconds. An argument of the environment with this name
-        has to be in a function: `check(lambda: Corridor(num_steps=7))`.
+      num_steps: steps to play, within 20 seconds; up to 200 of them are played again. An argument
+        of the environment with this name has to be in a function:
+        `check(lambda: Corridor(num_steps=7))`.
       **kwargs: keyword arguments of the function, or of the id.
 
     Raises:
@@ -106,7 +107,8 @@ def report(environment: Any, num_steps: int, kwargs: dict[str, Any]) -> Environm
             played.run(num_steps)
         if not is_instance:
             again = stack.enter_context(contextlib.closing(_make(environment, kwargs)))
-            played.compare(again)
+            with naming_errors("The environment fails"):
+                played.compare(again)
         return EnvironmentReport({**rows, **played.rows()}, [*played.warnings()])
 
 
@@ -199,6 +201,8 @@ class _Play:
         """Compare what was observed with another environment of the same seed."""
         self._is_seeded = np.array_equal(again.reset().observation[0], self._first)
         for actions, observation in self._steps:
+            if not self._is_seeded:  # The next action may not be legal.
+                return
             timestep = again.step(actions)
             timestep = again.begin_episodes() or timestep
             self._is_seeded &= np.array_equal(timestep.observation, observation)

@@ -34,6 +34,16 @@ class ReadWith(NamedTuple):
     values: tuple[Any, ...]
 
 
+def with_fields(config: _T, **values: Any) -> _T:
+    """Return a copy with other values, which keeps attributes that are no fields.
+
+    `dataclasses.replace` leaves them out.
+    """
+    config = copy.copy(config)
+    vars(config).update(values)
+    return config
+
+
 def get_field(config: Any, path: str) -> Any:
     """Return the field of a config, or the entry of a field that is a dict, with a dotted path."""
     return functools.reduce(_get, path.split("."), config)

@@ -1,6 +1,5 @@
 """The agents that commands know by name: the only list of them."""
 
-import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.fields import with_fields
 from apex_agents.own_torso import TorsoFn
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.r2d2.config import R2D2Config
@@ -89,11 +89,9 @@ def find_agent(config: Any) -> str:
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return a copy of `config` in which `torso_fn` makes every torso."""
     fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
-    config = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     reference = name_function(torso_fn, "torso_")
-    for name in (field.name for field in fields if field.name.endswith("torso")):
-        setattr(config, name, reference)
-    return config
+    names = [field.name for field in fields if field.name.endswith("torso")]
+    return with_fields(config, **dict.fromkeys(names, reference))
 
 
 def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
@@ -103,9 +101,7 @@ def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
       ValueError: it is the config of no agent in `AGENTS`.
     """
     find_agent(config)
-    config = copy.copy(config)
-    config.builder = name_function(builder_fn, "builder_")
-    return config
+    return with_fields(config, builder=name_function(builder_fn, "builder_"))
 
 
 def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:

@@ -158,12 +158,6 @@ def test_each_of_several_replays_has_its_share(record):
         assert layout.signature == BUILDER.make_layout(SPEC).signature
 
 
-def test_batches_that_cannot_be_shared_out_are_refused():
-    message = r"run.num_replays is 2; it has to be a divisor of agent.batch_size \(9\)"
-    with pytest.raises(ValueError, match=message):
-        BUILDER.share(2)
-
-
 def test_actor(record):
     actor, client = record("ApexActor"), record("make_variable_client")
     BUILDER.make_actor("policy", ["adder"], "source")

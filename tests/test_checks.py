@@ -321,12 +321,17 @@ def test_the_first_step_of_the_check_is_legal():
     assert has_mask(check_environment(experiment))  # It takes no other action.
 
 
-def make_seeded_images(seed: int | None = None) -> gymnasium.Env:
+def make_seeded_images(seed: int | None = None, is_part: bool = False) -> gymnasium.Env:
     environment = gymnasium.make("CartPole-v1")
     space = gymnasium.spaces.Box(-9.0, 9.0, (2, 2, 4), np.float32)
-    return gymnasium.wrappers.TransformObservation(
-        environment, lambda numbers: np.broadcast_to(numbers, (2, 2, 4)), space
-    )
+
+    def observe(numbers: np.ndarray) -> Any:
+        image = np.broadcast_to(numbers, (2, 2, 4))
+        return {"camera": image, "speed": numbers[:1]} if is_part else image
+
+    if is_part:
+        space = gymnasium.spaces.Dict(camera=space, speed=gymnasium.spaces.Box(-9.0, 9.0, (1,)))
+    return gymnasium.wrappers.TransformObservation(environment, observe, space)
 
 
 @pytest.mark.parametrize("torso", ["auto", "mlp"])
@@ -340,6 +345,10 @@ def test_images_of_floats_and_one_seed_for_all_are_warnings(torso, caplog):
     config.environment.kwargs = {"seed": 1}
     check_experiment(make_experiment(config))
     assert "environment.kwargs.seed is the seed of all environments" in caplog.text
+    caplog.clear()
+    config.environment.kwargs = {"is_part": True}
+    check_experiment(make_experiment(config))
+    assert "observations [2, 2, 4] float32 pass fully connected layers" in caplog.text
 
 
 def test_a_memory_that_ends_with_lives_in_training_only_is_a_warning():

@@ -251,8 +251,10 @@ def draw_batches(name: str, num_learners: int) -> list[list[Any]]:
     return [[draw(random) for _ in range(NUM_UPDATES)] for _ in range(num_learners)]
 
 
-@pytest.mark.parametrize("num_learners", [2, 3])
-@pytest.mark.parametrize("name", ["dueling", "adam", "quantile", "dpg", "r2d2"])
+@pytest.mark.parametrize(
+    ("name", "num_learners"),
+    [("dueling", 2), ("dueling", 3), ("adam", 2), ("quantile", 2), ("dpg", 2), ("r2d2", 2)],
+)
 def test_learners_with_batches_are_one_with_all_of_them(name, num_learners, serve):
     batches = draw_batches(name, num_learners)
     with contextlib.ExitStack() as stack:

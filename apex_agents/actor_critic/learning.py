@@ -40,13 +40,9 @@ class Rollout(NamedTuple):
 class ActorCriticUpdate:
     """Gradients of rollouts, descended by RMSProp.
 
-    Attributes:
+    Attributes, beside those of `learning.update.Update`:
       network: from observations `[B, ...]` to logits `[B, A]` and values `[B]`.
-      trained: variables whose gradients are computed.
-      variables: `{'network': ...}`, variables of the network, for actors.
-      targets: None, there is no target network.
-      state: network, optimizer and number of updates, for checkpoints.
-      num_updates: int64 scalar, updates done so far.
+      variables: `{'network': ...}`.
     """
 
     def __init__(self, network: ActorCriticNetwork, config: ActorCriticConfig):

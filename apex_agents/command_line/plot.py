@@ -16,8 +16,8 @@ Runs that differ only in their seed and in their limits become one curve: the me
 from five seeds on the interquartile mean with its 95 % confidence interval, up to the point that
 all seeds have reached. A seed that ended at its target counts with its last return from there on,
 and is marked. Faint lines show single seeds. Lines break where a run was stopped. Tasks have panels
-of their own. Thin lines are the returns of training episodes, for a single setting; priorities and
-staleness are drawn for a single run only. The folder of a study stands for all of its runs.
+of their own. Priorities and staleness are drawn for a single run only. The folder of a study stands
+for all of its runs.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000

@@ -194,11 +194,13 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
       name: name of the folder in sweeps/ that is used without --workdir.
     """
 
-    def check(config: ExperimentConfig, fields: Collection[str]) -> None:
+    def check(label: str, config: ExperimentConfig, fields: Collection[str]) -> None:
         # Those of a grid are flags, of which `run_with_settings` has warned.
-        for message in sorted({*find_idle_fields(config, () if cells else fields)} - warned):
-            warn(message.removeprefix("--config."))
-            warned.add(message)
+        idle = find_idle_fields(config, () if cells else fields)
+        messages = {f"setting {label!r}: {one.removeprefix('--config.')}" for one in idle}
+        for message in sorted(messages - warned):
+            warn(message)
+        warned.update(messages)
         _check(config)
 
     warned: set[str] = set()
@@ -259,9 +261,7 @@ def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoR
 
 def _find_ending(run: Run) -> str:
     """Return how a run has ended that this command does not train."""
-    folder = run.open_folder()
-    summary = (folder.summary() if folder else None) or {}
-    has_failed = summary.get("exit_code") == EXIT_FAILURE
+    has_failed = run.summary().get("exit_code") == EXIT_FAILURE
     return FINISHED if run.is_finished else FAILED if has_failed else STOPPED
 
 

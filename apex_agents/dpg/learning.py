@@ -31,14 +31,10 @@ class PolicyLoss(NamedTuple):
 class DPGUpdate:
     """TD learning of a critic, ascent of a policy on it, and periodically copied targets of both.
 
-    Attributes:
+    Attributes, beside those of `learning.update.Update`:
       networks, target_networks: policy and critic.
       td_loss: loss of the critic towards a bootstrapped return; see `ReturnDistribution`.
-      trained: variables that gradients are of: the policy's and the critic's.
-      variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
-      targets: variables of the target networks.
-      state: networks, optimizers and number of updates, for checkpoints.
-      num_updates: int64 scalar, updates done so far.
+      variables: `{'policy': ..., 'critic': ...}` of the online networks.
     """
 
     def __init__(self, online: DPGNetworks, target: DPGNetworks, config: ApexDPGConfig):

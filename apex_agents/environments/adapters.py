@@ -286,7 +286,8 @@ def check_wrappers(environment: Any) -> None:
     if isinstance(environment, gymnasium.vector.VectorEnv):
         for one in getattr(environment, "envs", ()):  # Those of a `SyncVectorEnv`.
             check_wrappers(one)
-    if isinstance(environment, gymnasium.vector.AsyncVectorEnv):  # In other processes.
+    if isinstance(environment, gymnasium.vector.AsyncVectorEnv):
+        # In other processes gymnasium's own wrappers alone can be told, by these names.
         named = {
             name: all(environment.call("has_wrapper_attr", name))
             for name in ("obs_rms", "return_rms", "update_running_mean")

@@ -25,7 +25,7 @@ from apex_agents.environments.vector_environment import (
     name_call,
     restart_batch,
 )
-from apex_agents.validation import check_config, closest
+from apex_agents.validation import closest
 
 _MAX_EMULATOR_INT = 2**31 - 1
 
@@ -144,11 +144,8 @@ class AtariVectorEnvironment(VectorEnvironment):
           make_emulators: makes the native vector environments.
 
         Raises:
-          ValueError: the game is unknown, a field is out of range, or there is no seed.
+          ValueError: the game is unknown.
         """
-        check_config(config, "environment.atari.")
-        if not seeds:
-            raise ValueError("seeds must hold one seed per environment, got none")
         rom = rom_name(task)
         self.num_envs = len(seeds)
         self.num_failures = 0  # Emulators do not fail.
@@ -226,10 +223,6 @@ class AtariVectorEnvironment(VectorEnvironment):
             discount=np.where(died, np.float32(0.0), np.float32(1.0)),
             observation=observation,
         )
-
-    def finished_episodes(self) -> list[Episode]:
-        finished, self._finished = self._finished, []
-        return finished
 
     def current_episode(self, env_index: int) -> Episode:
         return Episode(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from apex_agents.environments.vector_environment import (
 )
 
 _MODE = "autoreset_mode"
+_logger = logging.getLogger(__name__)
 
 
 class BatchedEnvironment(VectorEnvironment):
@@ -55,6 +57,13 @@ class BatchedEnvironment(VectorEnvironment):
           ValueError: agents cannot handle its spaces, or it does not say when it resets.
         """
         self._mode = environment.metadata.get(_MODE)
+        if self._mode is None:
+            _logger.warning(
+                "The VectorEnv does not say in its metadata[%r] when episodes begin. NEXT_STEP is "
+                "assumed; if it resets at once, a step of each episode is lost.",
+                _MODE,
+            )
+            self._mode = vector.AutoresetMode.NEXT_STEP
         if self._mode not in list(vector.AutoresetMode):
             raise ValueError(
                 f"its metadata[{_MODE!r}] is {self._mode!r}; it has to be a member of "
@@ -146,10 +155,6 @@ class BatchedEnvironment(VectorEnvironment):
         self._begin(is_first)
         reward, nothing = np.where(is_first, 0.0, newest.reward), np.zeros_like(is_first)
         return self._make_rows(observations, is_first, reward, nothing, nothing)
-
-    def finished_episodes(self) -> list[Episode]:
-        finished, self._finished = self._finished, []
-        return finished
 
     def current_episode(self, env_index: int) -> Episode:
         i = int(env_index)

@@ -52,6 +52,7 @@ class VectorEnvironment(Protocol):
     num_failures: int
     frames_per_second: float
     spec: EnvironmentSpec
+    _finished: list[Episode]  # Until the next `finished_episodes`.
 
     def reset(self) -> dm_env.TimeStep:
         """Start a new episode in every environment; unfinished ones are not reported."""
@@ -82,6 +83,8 @@ class VectorEnvironment(Protocol):
 
     def finished_episodes(self) -> list[Episode]:
         """Return the episodes finished since the previous call, in order, and forget them."""
+        finished, self._finished = self._finished, []
+        return finished
 
     def current_episode(self, env_index: int) -> Episode:
         """Report an environment's episode up to now; after its LAST step this is all of it."""
@@ -201,10 +204,6 @@ class SyncVectorEnvironment(VectorEnvironment):
 
     def pause(self, env_index: int) -> None:
         self._paused.add(env_index)
-
-    def finished_episodes(self) -> list[Episode]:
-        finished, self._finished = self._finished, []
-        return finished
 
     def current_episode(self, env_index: int) -> Episode:
         returns = self._returns[env_index], self._clipped_returns[env_index]

@@ -18,14 +18,10 @@ from apex_agents.precision import compute_dtype, computing_in
 class QLearningUpdate(abc.ABC):
     """Descends a loss of action values, weighted by importance, with a target network.
 
-    Attributes:
+    Attributes, beside those of `learning.update.Update`:
       network, target_network: modules that compute action values.
-      trained: variables that gradients are of, the online network's.
-      variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
-        where their epsilons depend on it.
-      targets: variables of the target network.
-      state: networks, optimizer and number of updates, for checkpoints.
-      num_updates: int64 scalar, updates done so far.
+      variables: `{'network': ...}` of the online network, and `'num_updates'` where the epsilons of
+        actors depend on it.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -18,18 +18,6 @@ from apex_agents.metrics.run_state import RunState
 PERIOD_SECONDS = 2.0
 _LINE_PERIOD_SECONDS = 10.0
 _CLOSE_SECONDS = 30.0
-
-
-class View(Protocol):
-    """A display of a run in the terminal."""
-
-    is_live: bool  # Whether it stays in one place, where a note can be seen.
-
-    def show(self, state: RunState, note: str = "") -> None:
-        """Show the state of the run."""
-
-    def close(self) -> None:
-        """Leave the last picture on the screen."""
 
 
 class LiveView:
@@ -75,7 +63,7 @@ class PlainLines:
         """Do nothing."""
 
 
-def make_view(is_live: bool, print_line: Callable[[str], None]) -> View:
+def make_view(is_live: bool, print_line: Callable[[str], None]) -> LiveView | PlainLines:
     """Return a live view if it is asked for and the output is a terminal that can show it."""
     console = Console(highlight=False)
     can_be_live = console.is_terminal and not console.is_dumb_terminal
@@ -88,7 +76,7 @@ class Monitor:
     def __init__(
         self,
         state: RunState,
-        view: View,
+        view: LiveView | PlainLines,
         exports: Sequence[Export] = (),
         period_seconds: float = PERIOD_SECONDS,
     ):

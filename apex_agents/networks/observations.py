@@ -20,9 +20,9 @@ from apex_agents.environments.frames import holds_images
 def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
     """Bring images of any usual layout into the one that convolutions on CPUs need.
 
-    An image is `[H, W]`, `[H, W, C]` or `[C, H, W]`; its channels are the smaller one of the first
-    and the last axis, the last one if they are equal. A stack of k images has them along its first
-    axis and becomes one image of `k * C` channels, those of the oldest image first.
+    An image is `[H, W]`, `[H, W, C]` or `[C, H, W]`; see `is_channels_first`. A stack of k images
+    has them along its first axis and becomes one image of `k * C` channels, those of the oldest
+    image first.
 
     Args:
       observations: `[B, ...]`, as the environment gives them.
@@ -106,10 +106,11 @@ def has_images(spec: EnvironmentSpec) -> bool:
 def is_channels_first(shape: Sequence[int]) -> bool:
     """Return whether an image is `[C, H, W]`, not `[H, W, C]`.
 
-    Of three sizes two equal ones are height and width; otherwise there are fewer channels.
+    Two equal sizes side by side, with a third one that differs, are height and width, unless the
+    last size is 3, of colors. Otherwise the smaller one of the first and the last is the channels.
     """
     first, middle, last = shape
-    if (first == middle) != (middle == last):
+    if (first == middle) != (middle == last) and last != 3:
         return middle == last
     return first < last
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from typing import Any
 
@@ -10,6 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec, has_mask, without_mask
+from apex_agents.fields import with_fields
 from apex_agents.legal_actions import drop_masks
 from apex_agents.networks.observations import (
     has_images,
@@ -104,14 +104,12 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     if getattr(config, "torso", None) != _AUTO:
         return config
     spec = without_mask(spec)
-    config = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     fitting = fitting_convolutions(spec, _stack_size(config, spec))
-    config.torso = "conv" if fitting else "mlp"
+    chosen: dict[str, Any] = {"torso": "conv" if fitting else "mlp"}
     if fitting and all(getattr(config, name) == defaults[name] for name in CONV_FIELDS):
-        for name, values in zip(CONV_FIELDS, zip(*fitting, strict=True), strict=True):
-            setattr(config, name, values)
-    return config
+        chosen |= zip(CONV_FIELDS, zip(*fitting, strict=True), strict=True)
+    return with_fields(config, **chosen)
 
 
 def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> None:

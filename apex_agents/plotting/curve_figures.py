@@ -18,13 +18,11 @@ from apex_agents.plotting import style
 from apex_agents.plotting.curves import (
     MAX_POINTS,
     Curve,
-    aggregate,
     has_numbers,
     make_curve,
     thin,
     thin_to_last,
 )
-from apex_agents.plotting.exploration import read_training_curves
 from apex_agents.plotting.run_groups import Columns, RunGroup, describe_line, make_title, place_in
 from apex_agents.runs.folder import RunFolder
 
@@ -114,8 +112,7 @@ def draw_returns(
 ) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, learner steps and wall time.
 
-    Several tasks have a panel each, against a single column. Thin lines are the returns of training
-    episodes, if there is only one group.
+    Several tasks have a panel each, against a single column.
 
     Args:
       groups: the groups.
@@ -132,7 +129,7 @@ def draw_returns(
     heading = f"{title}, {groups[0].task}" if title and is_one_task else title
     figure, panels = style.new_panels(heading or make_title(groups), len(shown), sharey=is_one_task)
     for axes, (members, column) in zip(panels, shown, strict=True):
-        _draw_quantity(axes, members, _RETURN, column, len(groups) == 1)
+        _draw_quantity(axes, members, _RETURN, column)
         _draw_reference(axes, members, "target return", f"run.{_TARGET}")
         if is_one_task:
             axes.label_outer()
@@ -195,22 +192,8 @@ def _draw_quantities(
     return figure if _shows_anything(panels[:-1]) else None  # `draw_returns` shows the return, too.
 
 
-def _draw_quantity(
-    axes: Axes,
-    groups: Sequence[RunGroup],
-    quantity: Quantity,
-    x: str,
-    with_training: bool = False,
-) -> None:
-    """Draw a quantity against a column.
-
-    Args:
-      axes: the panel.
-      groups: all groups in it.
-      quantity: quantity to draw.
-      x: the column.
-      with_training: whether the returns of training episodes are drawn, too.
-    """
+def _draw_quantity(axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str) -> None:
+    """Draw a quantity of groups, all that are in the panel, against a column."""
     for group in groups:
         look = style.line_style(*place_in(group, groups))
         found = _read_curves(group, quantity, x)
@@ -226,11 +209,6 @@ def _draw_quantity(
             curves = [thin_to_last(curve) if ended else thin(curve) for curve, ended in found]
             has_ended = [ended for _, ended in found]
             style.draw_seeds(axes, curves, has_ended, label, look)
-        training = read_training_curves(group, x) if with_training else {}
-        for i, (label, runs) in enumerate(training.items(), start=1):
-            curve = aggregate([thin(run) for run in runs])
-            look = {**style.line_style(group.index + i), "linewidth": 1.0, "markersize": 2.0}
-            style.draw_line(axes, curve._replace(lower=curve.y, upper=curve.y), label, **look)
     if not axes.get_lines():
         axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
     axes.set_xlabel(X_LABELS[x])

@@ -110,7 +110,8 @@ def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:
 
     paths = [folder / f"{name}.{suffix}" for suffix in _SUFFIXES]
     if figure is None:
-        for path in paths:
+        for path in filter(pathlib.Path.exists, paths):
+            logging.warning("%s is removed: there is nothing to draw in this figure.", path)
             path.unlink(missing_ok=True)
         return []
     folder.mkdir(parents=True, exist_ok=True)

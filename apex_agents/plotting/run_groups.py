@@ -49,7 +49,8 @@ class RunGroup:
     @property
     def agent(self) -> str:
         """Name of the agent, 'Ape-X DQN' for an `ApexDQNConfig`, 'A2C' for an `A2CConfig`."""
-        return agent_name(self.field(AGENT_TYPE))
+        names = {fields[AGENT_TYPE] for fields in self._fields if AGENT_TYPE in fields}
+        return agent_name(names.pop() if len(names) == 1 else None)  # Saved runs lack it.
 
     @property
     def task(self) -> str:

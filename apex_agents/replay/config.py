@@ -1,13 +1,12 @@
 """Settings of the shared replay memory."""
 
-import copy
 import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat
 
-from apex_agents.fields import ReadWith
+from apex_agents.fields import ReadWith, with_fields
 from apex_agents.validation import Probability, Rule, require
 
 # Reverb's sizes have 32 bits.
@@ -81,6 +80,4 @@ def share_config(config: Any, num_replays: int) -> Any:
     allowed = f"a divisor of agent.batch_size ({size})"
     require(size % num_replays == 0, "run.num_replays", num_replays, allowed)
     sizes = {name: -(-getattr(replay, name) // num_replays) for name in ("max_size", "min_size")}
-    config = copy.copy(config)  # A copy keeps attributes that are no fields.
-    config.batch_size, config.replay = size // num_replays, dataclasses.replace(replay, **sizes)
-    return config
+    return with_fields(config, batch_size=size // num_replays, replay=with_fields(replay, **sizes))

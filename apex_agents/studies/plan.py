@@ -20,6 +20,7 @@ from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, TASK, flatten, 
 from apex_agents.presets import find_config, load_config_file
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
+from apex_agents.studies.results import read_evaluations
 from apex_agents.studies.study import LABEL, Cells, Run, Setting, Study, Targets
 
 # Returns the command that trains, but for seed and work directory: from a file of settings, their
@@ -87,7 +88,7 @@ def plan_study(  # noqa: PLR0913
     source: pathlib.Path,
     folder: pathlib.Path,
     make_command: MakeCommand,
-    check: Callable[[ExperimentConfig, Collection[str]], None],
+    check: Callable[[str, ExperimentConfig, Collection[str]], None],
     cells: Cells,
 ) -> list[Run]:
     """Plan the runs of a study.
@@ -98,8 +99,8 @@ def plan_study(  # noqa: PLR0913
       source: folder in which the configs of settings are looked up.
       folder: folder of all runs.
       make_command: returns the command of each run.
-      check: called with the config of each setting that is trained and the fields that it
-        changes; raises a ValueError.
+      check: called with the label and the config of each setting that is trained, and the fields
+        that it changes; raises a ValueError.
       cells: values of the settings in tables.
 
     Raises:
@@ -112,7 +113,7 @@ def plan_study(  # noqa: PLR0913
         with _naming_setting(label):
             file, config, texts = _find_config(setting, fields, source)
             if is_wanted:
-                check(config, fields)
+                check(label, config, fields)
             command = make_command(file, config, texts)
             values = cells.get(label, {LABEL: label})
             planned = plan_runs(config, values, part.num_seeds, folder, command)
@@ -266,16 +267,17 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
             counts = run.read_columns(columns.LEARNER).get(column, np.zeros(1))
             if (count := np.nanmax(counts)) > now[limit]:
                 raise ValueError(
-                    f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
+                    f"The folder {workdir} holds a run of {count:,.6g} {column}, more than {limit} "
                     f"{now[limit]:,}; name another --workdir."
                 )
     target = now["run.target_return"]
     if before.get("run.target_return") != target is not None:
-        returns = run.read_columns(columns.EVALUATOR).get(columns.MEAN_RETURN, np.zeros(0))
-        if any(reaches(value, target) for value in returns[:-1]):
+        points = read_evaluations(run, "", "", 0)[:-1]
+        if reached := [point for point in points if reaches(point.mean_return, target)]:
             raise ValueError(
-                f"The folder {workdir} holds a run that went on after a return of {target:,}, "
-                "which is run.target_return now; name another --workdir."
+                f"The folder {workdir} holds a run that went on after a return of "
+                f"{reached[0].mean_return:,g}, with which run.target_return {target:,} is reached; "
+                "name another --workdir."
             )
     has_ended = (run.summary() or {}).get("finished", False)
     return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)

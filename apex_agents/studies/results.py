@@ -379,19 +379,20 @@ def write_results(
 def _put_aside(file: pathlib.Path, points: Iterable[Point], screen: Screen) -> None:
     """Rename the file of evaluations, and say so, if it has runs that the new ones have not."""
     try:
-        before = from_csv(file.read_text())
+        before = from_csv(file.read_text(encoding="utf-8-sig"))
     except (FileNotFoundError, ValueError):
         return
     left_out = {point[:3] for point in before} - {point[:3] for point in points}
     if left_out:
         numbers = itertools.count(2)
         names = (file.with_name(f"{file.stem}-{number}{file.suffix}") for number in numbers)
-        aside = next(name for name in names if not name.exists())
+        content = file.read_bytes()
+        aside = next(name for name in names if not name.exists() or name.read_bytes() == content)
         file.rename(aside)
-        settings = "; ".join(sorted({setting for _, setting, _ in left_out}))
+        runs = "; ".join(sorted({", ".join(filter(None, key[:2])) for key in left_out}))
         screen.print(
-            f"Tables and figures no longer have {len(left_out)} runs that this command does not "
-            f"name ({settings}); their evaluations are in {aside}."
+            f"Tables and figures no longer have the evaluations of {len(left_out)} runs ({runs}); "
+            f"they are in {aside}."
         )
 
 

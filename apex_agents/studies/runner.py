@@ -164,9 +164,7 @@ class Runner:
         popen, started_at, _, log_start = self._running.pop(run)
         exit_code = popen.returncode if popen.returncode >= 0 else 128 - popen.returncode
         if exit_code == EXIT_SUCCESS:
-            folder = run.open_folder()
-            summary = (folder.summary() if folder else None) or {}
-            ending, reason = FINISHED, summary.get("reason", "it does not say why")
+            ending, reason = FINISHED, run.summary().get("reason", "it does not say why")
         elif run in self._interrupted:
             ending = self._interrupted[run]
             reason = _REASONS[ending]

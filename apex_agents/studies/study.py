@@ -127,6 +127,11 @@ class Run(NamedTuple):
         """The file that the output of the run is appended to."""
         return self.folder / "output.log"
 
+    def summary(self) -> dict[str, Any]:
+        """Return what `summary.json` holds; nothing before there is one."""
+        folder = self.open_folder()
+        return (folder.summary() if folder else None) or {}
+
     def open_folder(self) -> RunFolder | None:
         """Return the folder for reading; None before the run has written its config."""
         try:

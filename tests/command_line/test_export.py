@@ -197,20 +197,3 @@ def test_without_the_extra_there_is_a_saved_model(runs, tmp_path):
     assert "apex_agents[export]" in result.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["policy.json", "saved_model"]
-
-
-def test_an_export_that_is_wrong_is_exit_code_1(runs, tmp_path):
-    content = """
-import types
-import numpy as np
-class InferenceSession:
-    def __init__(self, *args, **kwargs): pass
-    def get_outputs(self): return [types.SimpleNamespace(name=n) for n in ("q_values", "action")]
-    def run(self, names, inputs):
-        size = len(inputs["observation"])
-        return [np.ones([size, 3]), np.zeros([size], np.int64)]
-"""
-    result = run_with("onnxruntime", content, runs, tmp_path)
-    assert result.returncode == 1
-    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
-    assert not (tmp_path / "out" / "policy.onnx").exists()

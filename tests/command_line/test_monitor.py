@@ -144,9 +144,8 @@ def test_a_view_ends_with_its_run(run, open_terminal):
         (["--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
     ],
 )
-def test_mistakes_get_one_line(flags, message):
-    result = monitor(*flags)
-    assert_refused((result.returncode, result.stdout, result.stderr), [message])
+def test_mistakes_get_one_line(flags, message, run_command_line, tmp_path):
+    assert_refused(run_command_line(flags, tmp_path, "monitor.py"), [message])
 
 
 def test_a_fault_of_the_view_is_no_mistake_of_its_user(tmp_path):

@@ -96,12 +96,13 @@ def test_the_folder_of_a_sweep_is_drawn_into_it(make_run, tmp_path):
         (["good", "--output=file/x"], "file/x: Not a directory"),
     ],
 )
-def test_mistake_gets_one_line_and_exit_code_2(arguments, message, make_run, tmp_path):
+def test_mistake_gets_one_line_and_exit_code_2(
+    arguments, message, make_run, run_command_line, tmp_path
+):
     make_run("good")
     make_run("empty", rows="")
     (tmp_path / "file").touch()
-    result = plot(tmp_path, *arguments)
-    assert_refused((result.returncode, result.stdout, result.stderr), [message])
+    assert_refused(run_command_line(arguments, tmp_path, "plot.py"), [message])
     assert not (tmp_path / "good" / "plots").exists()
 
 

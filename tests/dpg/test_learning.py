@@ -96,7 +96,6 @@ TRANSITIONS = Transition(
 WEIGHTS = tf.constant([1.0, 0.5])
 
 # The target policy takes (-1, 0.5) in state 1, where the target critic says 20 - 4 - 3 = 13.
-Q_TAKEN = [1.0 + 3.0 * 0.2 - 0.5 * 0.4, 2.0 + 0.25 * -1.0 - 4.0 * 1.0]  # 1.4 and -2.25
 TD_ERROR = [0.5 + 0.9 * 13.0 - 1.4, -4.0 - -2.25]  # 10.8 and -1.75
 LOSS = (1.0 * 0.5 * 10.8**2 + 0.5 * 0.5 * 1.75**2) / 2
 # d loss / dq is -w * td / 2 (mean over two rows), dq/du = 1, dq/dv = a.
@@ -112,7 +111,7 @@ EAGER_AND_GRAPH = pytest.mark.parametrize(
     "run", [lambda update: update, tf.function], ids=["eager", "tf.function"]
 )
 # The last one gives gradients that are finite, but not the squares of which their norm is the sum.
-RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf, 1e30])
+RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, 1e30])
 
 
 class Parts:
@@ -271,45 +270,6 @@ def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not()
     np.testing.assert_allclose(gradient, expected, rtol=1e-5)
 
 
-def test_gradients_and_dq_da_below_their_limits_stay_as_they_are():
-    parts = Parts(max_action_gradient=4.5, max_gradient_norm=CRITIC_NORM + 0.01)
-    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
-    (gradient,) = parts.gradients("policy")
-    np.testing.assert_allclose(gradient, [[-1.5, 0.25], [-0.125, 2.0]], rtol=1e-5)
-    np.testing.assert_allclose(parts.gradients("critic")[0], CRITIC_U_GRADIENT, rtol=1e-5)
-
-
-def test_critic_gets_no_gradient_from_the_policy():
-    parts = Parts()
-    update_on_batch(
-        parts.update, TRANSITIONS, tf.zeros([2])
-    )  # Without weight there is no loss of the critic.
-    assert all(not gradient.any() for gradient in parts.gradients("critic"))
-    policy, u, v = parts.values(parts.online)
-    assert [u, v] == [U, V]
-    assert policy != POLICY
-
-
-def test_policy_gets_no_gradient_from_the_loss_of_the_critic():
-    parts = Parts()
-    parts.online.critic.v.assign(tf.zeros([2, 2]))  # dq/da is 0, the TD errors are not.
-    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
-    assert not parts.gradients("policy")[0].any()
-    assert parts.values(parts.online)[0] == np.float32(POLICY).tolist()
-    assert parts.values(parts.online)[1] != U
-
-
-def test_importance_weights_scale_the_critics_gradients_alone():
-    parts, unweighted = Parts(), Parts()
-    output = update_on_batch(parts.update, TRANSITIONS, tf.constant([0.0, 0.1]))
-    update_on_batch(unweighted.update, TRANSITIONS, tf.ones([2]))
-    u_gradient, v_gradient = parts.gradients("critic")
-    np.testing.assert_allclose(u_gradient, [0.0, 0.1 * 1.75 / 2], rtol=1e-5)
-    np.testing.assert_allclose(v_gradient[0], [0.0, 0.0])
-    np.testing.assert_array_equal(parts.gradients("policy"), unweighted.gradients("policy"))
-    np.testing.assert_allclose(output.priorities, [10.8, 1.75], rtol=1e-6)
-
-
 def test_critics_gradients_are_clipped_by_their_global_norm():
     parts = Parts(max_gradient_norm=0.5)
     output = update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
@@ -319,15 +279,6 @@ def test_critics_gradients_are_clipped_by_their_global_norm():
     np.testing.assert_allclose(v_gradient, scale * np.array(CRITIC_V_GRADIENT), rtol=1e-5)
     np.testing.assert_allclose(parts.gradients("policy")[0], POLICY_GRADIENT, rtol=1e-5)
     assert float(output.metrics["gradient_norm"]) == pytest.approx(CRITIC_NORM)
-
-
-def test_target_networks_start_as_copies():
-    online = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
-    target = DPGNetworks(LinearPolicy(TARGET_POLICY), LinearCritic(TARGET_U, TARGET_V))
-    update = DPGUpdate(online, target, ApexDPGConfig())
-    np.testing.assert_array_equal(target.policy.w, np.float32(POLICY))
-    assert [target.critic.u.numpy().tolist(), target.critic.v.numpy().tolist()] == [U, V]
-    assert update.state["num_updates"] is update.num_updates
 
 
 def test_both_target_networks_move_at_the_configs_rate():

@@ -53,7 +53,7 @@ EAGER_AND_GRAPH = pytest.mark.parametrize(
     "run", [lambda update: update, tf.function], ids=["eager", "tf.function"]
 )
 # The last one gives gradients that are finite, but not the squares of which their norm is the sum.
-RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf, 1e30])
+RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, 1e30])
 
 
 def make_linear(values: list[list[float]]) -> snt.Linear:
@@ -198,43 +198,12 @@ def make_column(tensor: tf.Tensor) -> tf.Tensor:
 
 
 @EAGER_AND_GRAPH
-@pytest.mark.parametrize("name", ["action", "n_step_return", "n_step_discount"])
-def test_transitions_with_columns_are_refused(name, run):
-    update, _, _ = make_update()
-    batch = TRANSITIONS._replace(**{name: make_column(getattr(TRANSITIONS, name))})
-    with pytest.raises(ValueError, match="shape"):
-        run(in_one(update))(batch, WEIGHTS)
-
-
-@EAGER_AND_GRAPH
 @pytest.mark.parametrize("weights", [make_column(WEIGHTS), WEIGHTS[:1], tf.constant(1.0)])
 def test_weights_of_another_shape_are_refused(weights, run):
     update, network, _ = make_update()
     with pytest.raises(ValueError, match="weights"):
         run(in_one(update))(TRANSITIONS, weights)
     assert network.w.numpy().tolist() == ONLINE
-
-
-def test_gradients_below_the_limit_stay_as_they_are():
-    update, network, _ = make_update(max_gradient_norm=GRADIENT_NORM + 0.01)
-    update_on_batch(update, TRANSITIONS, WEIGHTS)
-    expected = [1.0 - first_rmsprop_step(GRADIENTS[0]), 5.0 - first_rmsprop_step(GRADIENTS[1])]
-    np.testing.assert_allclose(np.diag(network.w.numpy()), expected, rtol=1e-6)
-
-
-def test_target_network_starts_as_a_copy():
-    layers = make_linear(ONLINE), make_linear(TARGET)
-    networks = [ActionValueNetwork(layer, expected_value()) for layer in layers]
-    DQNUpdate(*networks, ApexDQNConfig())
-    assert [layer.w.numpy().tolist() for layer in layers] == [ONLINE, ONLINE]
-
-
-def test_importance_weights_scale_gradients_and_not_priorities():
-    update, network, _ = make_update()
-    output = update_on_batch(update, TRANSITIONS, tf.constant([0.0, 1.0]))
-    expected = [[1.0, 2.0], [3.0, 5.0 - first_rmsprop_step(1.0 * 6.0 / 2)]]
-    np.testing.assert_allclose(network.w, expected, rtol=1e-6)
-    np.testing.assert_allclose(output.priorities, [3.1, 6.0], rtol=1e-6)
 
 
 def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
@@ -270,20 +239,6 @@ def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
     assert not np.isfinite(output.metrics["gradient_norm"])
     assert int(step(TRANSITIONS, WEIGHTS).metrics["steps_skipped"]) == 1
     assert learned(update) != before
-
-
-@EAGER_AND_GRAPH
-@RETURN_THAT_SPOILS
-def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
-    (update, _, _), (twin, _, _) = make_update(), make_update()
-    step, twin_step = run(in_one(update)), run(in_one(twin))
-    for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
-        step(batch, WEIGHTS)
-    for _ in range(2):
-        twin_step(TRANSITIONS, WEIGHTS)
-    assert learned(update) == learned(twin)
-    assert (int(update.num_updates), int(twin.num_updates)) == (4, 2)
-    assert update.state["num_updates"] is update.num_updates
 
 
 @EAGER_AND_GRAPH

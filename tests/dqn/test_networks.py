@@ -13,7 +13,7 @@ from dm_env import specs
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.dueling import DuelingHead, scale_gradient
+from apex_agents.networks.dueling import DuelingHead
 from apex_agents.precision import computing_in
 
 NUM_ACTIONS = 6
@@ -93,15 +93,6 @@ def test_gradients_into_the_features_are_scaled_and_those_into_the_streams_are_n
     unscaled = np.array([[1 + 2 - 2, 2 + 1 - 0]])
     np.testing.assert_allclose(feature_gradient, unscaled / math.sqrt(2), rtol=1e-6)
     np.testing.assert_allclose(weight_gradient, [[1.0], [3.0]], rtol=1e-6)
-
-
-def test_scale_gradient_keeps_the_value():
-    tensor = tf.constant([1.0, -2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(tensor)
-        scaled = scale_gradient(tensor, 0.25)
-    np.testing.assert_allclose(scaled, [1.0, -2.0], rtol=1e-6)
-    np.testing.assert_allclose(tape.gradient(scaled, tensor), [0.25, 0.25], rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -261,18 +252,3 @@ def test_a_torso_given_in_python_replaces_that_of_the_config():
     observations = tf.constant([[1.0, -2.0, 3.0]])
     np.testing.assert_allclose(network(observations), head(0.5 * observations))
     assert all(variable.name.startswith("head/") for variable in network.variables)
-
-
-def test_a_torso_is_found_by_its_name(tmp_path, monkeypatch):
-    (tmp_path / "nets_of_a_user.py").write_text(
-        "import sonnet as snt\ndef make(spec, config):\n    return snt.Linear(7, name='first')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    network = make_network(ApexDQNConfig(torso="nets_of_a_user:make"), make_spec((3,), np.float32))
-    (weights,) = [v for v in network.variables if v.name == "torso/first/w:0"]
-    assert weights.shape == (3, 7)
-
-
-def test_a_torso_that_does_not_exist_is_named():
-    with pytest.raises(ValueError, match=r"agent\.torso is 'no_such_nets:make'"):
-        make_network(ApexDQNConfig(torso="no_such_nets:make"), make_spec((3,), np.float32))

@@ -41,16 +41,6 @@ def make_actions(length: int, num_actions: int) -> list[int]:
     return np.random.default_rng(0).integers(num_actions, size=length).tolist()
 
 
-def test_shapes_and_dtypes():
-    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1, 2])
-    assert environment.spec.observations.shape == (4, 84, 84)
-    assert environment.spec.actions.num_values == 6
-    for step in play(environment, [0, 1]):
-        arrays = [step.step_type, step.reward, step.discount, step.observation]
-        assert [array.shape for array in arrays] == [(2,), (2,), (2,), (2, 4, 84, 84)]
-        assert [array.dtype for array in arrays] == [np.int32, np.float32, np.float32, np.uint8]
-
-
 def test_config_reaches_the_emulator():
     config = AtariConfig(full_action_set=True, frame_stack=2, frame_size=42, action_repeat=1)
     environment = AtariVectorEnvironment("pong", config, seeds=[1])
@@ -265,11 +255,6 @@ def test_unknown_actions_are_errors(action):
     environment.reset()
     with pytest.raises(ValueError, match=rf"actions must be in \[0, 6\), got \[0, {action}\]"):
         environment.step(np.array([0, action]))
-
-
-def test_no_seed_is_an_error():
-    with pytest.raises(ValueError, match="one seed per environment"):
-        AtariVectorEnvironment("pong", AtariConfig(), seeds=[])
 
 
 @pytest.mark.parametrize(

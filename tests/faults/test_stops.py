@@ -255,16 +255,3 @@ def test_killed_launcher_that_is_stopped(run):
     run.finish()
     assert run.left_behind() == []
     assert run.ended_with_a_checkpoint()
-
-
-def test_a_run_that_reached_its_target_is_over_when_it_is_resumed(start, start_again):
-    # The new evaluator reports the last evaluation of the first one.
-    flags = ("--config.run.target_return=-1", "--config.run.evaluation.min_period_seconds=100")
-    first = start(*apex_dqn("local_mp", *ENDLESS, *flags)).finish()
-    assert first.exit_code == 0, first.output()
-    evaluations = first.rows("evaluator")
-    assert len(evaluations) == 1
-    second = start_again(first, *ENDLESS, *flags).finish()
-    assert second.exit_code == 0, second.output()
-    assert first.summary()["finished"] is True
-    assert first.rows("evaluator") == evaluations

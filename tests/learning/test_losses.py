@@ -248,14 +248,6 @@ def test_importance_weights_of_tiny_probabilities_are_finite():
     np.testing.assert_allclose(weights, [1.0, 0.25, 0.0], rtol=1e-6)
 
 
-def test_no_gradient_flows_through_importance_weights():
-    probability = tf.constant([0.5, 0.25], tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(probability)
-        weights = importance_weights(probability, tf.constant([4, 4], tf.int64), 0.4)
-    assert tape.gradient(weights, probability) is None
-
-
 # For each loss, arguments of the right shapes; B is 3.
 ARGUMENTS = {
     double_q_values: {

@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.optimizers import AdaGrad, Adam, GuardedOptimizer, RMSProp, anneal
+from apex_agents.learning.optimizers import AdaGrad, Adam, GuardedOptimizer, RMSProp
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -137,20 +137,6 @@ def test_fused_kernels_compute_what_sonnet_does(fused, sonnets):
     assert [v.shape for v in fused.variables] == [v.shape for v in sonnets.variables]
     for ours, theirs in zip(fused.variables, sonnets.variables, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-def test_the_learning_rate_falls_linearly_to_a_tenth():
-    parameter, gradient = tf.Variable(0.0), tf.constant(-7.0)
-    num_updates = tf.Variable(0, dtype=tf.int64)
-    optimizer = Adam(lambda: anneal(LEARNING_RATE, num_updates, 4), epsilon=0.0)
-    places = [0.0]
-    for _ in range(6):
-        optimizer.apply([gradient], [parameter])
-        num_updates.assign_add(1)
-        places.append(float(parameter))
-    # With a constant gradient each step of Adam is as long as its learning rate.
-    expected = LEARNING_RATE * np.array([1.0, 0.775, 0.55, 0.325, 0.1, 0.1])
-    np.testing.assert_allclose(np.diff(places), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.95, 0.99])

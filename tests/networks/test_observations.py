@@ -36,6 +36,7 @@ def make_observations(*shape: int) -> np.ndarray:
         ((4, 4, 9), (0, 1, 2, 3)),  # A board of many planes, HWC
         ((9, 4, 4), (0, 2, 3, 1)),  # and CHW.
         ((4, 4, 4), (0, 1, 2, 3)),
+        ((7, 3, 3), (0, 1, 2, 3)),  # Three columns of colours.
     ],
 )
 def test_channels_come_last(shape, order):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 
 import psutil
 import pytest
@@ -27,34 +25,6 @@ def make_group(
     (folder / limit_name).write_text(limit)
     (folder / used_name).write_text(f"{used}\n")
     (folder / "memory.stat").write_text(f"anon 5\n{reclaimable_name} {reclaimable}\nactive_file 7")
-
-
-# Prints the pages that the kernel maps for arrays of 60 MB, freed and allocated again, before and
-# after.
-FREE_AND_ALLOCATE = """
-import resource
-import numpy as np
-from apex_agents.nodes.host import keep_freed_memory
-
-def count_faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [np.ones(2_500_000) for _ in range(3)]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-for _ in range(3):
-    print(count_faults())
-keep_freed_memory()
-count_faults()
-for _ in range(3):
-    print(count_faults())
-"""
-
-
-def test_freed_memory_is_kept():
-    command = [sys.executable, "-c", FREE_AND_ALLOCATE]
-    finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    faults = [int(line) for line in finished.stdout.split()]
-    assert min(faults[:3]) > 10 * max(faults[3:])
 
 
 @pytest.mark.parametrize(

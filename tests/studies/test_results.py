@@ -379,11 +379,13 @@ def test_evaluations_that_the_new_ones_lack_are_kept(tmp_path):
     assert write(POINTS) == write(POINTS) == ["evaluations.csv"]
     assert "no longer" not in text.getvalue()
     assert write(POINTS[:8]) == ["evaluations-2.csv", "evaluations.csv"]
-    assert "no longer have 3 runs that this command does not name (first; second)" in (
-        text.getvalue()
-    )
+    runs = "3 runs (CartPole-v1, first; CartPole-v1, second; catch, second)"
+    assert f"no longer have the evaluations of {runs}; they are in" in text.getvalue()
     assert from_csv((tmp_path / "evaluations-2.csv").read_text()) == POINTS
-    assert write(POINTS) == write(POINTS) == ["evaluations-2.csv", "evaluations.csv"]
+    # The same evaluations are kept once.
+    assert write(POINTS) == write(POINTS[:8]) == ["evaluations-2.csv", "evaluations.csv"]
+    write(POINTS[:4])
+    assert from_csv((tmp_path / "evaluations-3.csv").read_text()) == POINTS[:8]
 
 
 def test_a_saved_run_that_reached_its_target_is_carried_forward():

@@ -14,13 +14,6 @@ STUDY = Study(
 )
 
 
-def test_a_setting_has_a_config_and_fields():
-    config, fields = Setting("apex_dqn_catch", {"agent.n_step": 2})
-    assert (config, fields) == ("apex_dqn_catch", {"agent.n_step": 2})
-    with pytest.raises(TypeError):
-        Setting("apex_dqn_catch", {}, {"n": 1})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
