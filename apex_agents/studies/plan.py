@@ -270,8 +270,9 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
                     f"The folder {workdir} holds a run of {count:,.6g} {column}, more than {limit} "
                     f"{now[limit]:,}; name another --workdir."
                 )
+    has_ended = (run.summary() or {}).get("finished", False)
     target = now["run.target_return"]
-    if before.get("run.target_return") != target is not None:
+    if has_ended and before.get("run.target_return") != target is not None:
         points = read_evaluations(run, "", "", 0)[:-1]
         if reached := [point for point in points if reaches(point.mean_return, target)]:
             raise ValueError(
@@ -279,5 +280,4 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
                 f"{reached[0].mean_return:,g}, with which run.target_return {target:,} is reached; "
                 "name another --workdir."
             )
-    has_ended = (run.summary() or {}).get("finished", False)
     return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)
