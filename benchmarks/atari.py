@@ -134,13 +134,13 @@ def score(run: RunFolder) -> Row:
         for name in (columns.ACTOR_STEPS, columns.WALL_TIME_SECONDS)
     )
     steps, seconds = (values[np.isfinite(steps)] for values in (steps, seconds))
-    (rows,) = read_env_rows(group_runs([run])[0], columns.EPSILON)
+    (rows,) = read_env_rows(group_runs([run])[0])
     rows = rows.where(np.interp(rows.time, seconds, steps) >= steps[-1] - LAST_STEPS)
     scores = {
         columns.ACTOR_STEPS: int(steps[-1]),
         "minutes": f"{seconds[-1] / 60:.1f}",
         "training": mean_return(rows),
-        "training_low_epsilon": mean_return(rows.where(rows.exploration <= LOW_EPSILON)),
+        "training_low_epsilon": mean_return(rows.where(rows.epsilon <= LOW_EPSILON)),
         "training_episodes": int(rows.episodes.sum()),
     }
     for checkpoint in ("best", "last"):

@@ -10,7 +10,7 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
-from tiny_runs import make_run
+from tiny_runs import make_run, spoil_for_float16
 
 import apex_agents
 from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig, user_code
@@ -186,13 +186,7 @@ def test_statistics_of_observations_are_not_rounded(tmp_path, agent, environment
 
 
 def test_rounding_that_changes_what_the_network_computes_is_refused(run, tmp_path):
-    path = run / "checkpoints" / "best.npz"
-    arrays = read_parameters(path).arrays
-    for name, array in arrays.items():
-        array[...] = name in ("torso/linear_1/b", "head/hidden/b")
-    # Eight units of 1: their sum, 4 * 0.3, becomes 4 * 0.5 with 1000.5, the nearest float16.
-    arrays["head/value/w"][:, 0] = [1000.3, -1000.0] * 4
-    assert save_parameters(path, arrays, 1234)
+    spoil_for_float16(run)
     with pytest.raises(ExportError, match=r"differ .* by up to 8.0e-01, more than"):
         write_agent_folder(run, tmp_path / "agent", "best", True)
     assert not (tmp_path / "agent").exists()

@@ -14,7 +14,7 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment,
 from apex_agents.registry import make_builder
 from apex_agents.replay.messages import to_arrays
 from apex_agents.runs.opening import close_workdir, open_workdir
-from apex_agents.runs.parameter_file import by_variable_name, save_parameters
+from apex_agents.runs.parameter_file import by_variable_name, read_parameters, save_parameters
 
 
 def make_run(
@@ -39,6 +39,17 @@ def make_run(
         path.parent.mkdir(exist_ok=True)
         assert save_parameters(path, parameters, learner_steps)
     return policy
+
+
+def spoil_for_float16(run: pathlib.Path) -> None:
+    """Save parameters whose network, of eight hidden units, gives out 1.2, rounded 2.0."""
+    path = run / "checkpoints" / "best.npz"
+    arrays = read_parameters(path).arrays
+    for name, array in arrays.items():
+        array[...] = name in ("torso/linear_1/b", "head/hidden/b")
+    # Eight units of 1: their sum, 4 * 0.3, becomes 4 * 0.5 with 1000.5, the nearest float16.
+    arrays["head/value/w"][:, 0] = [1000.3, -1000.0] * 4
+    assert save_parameters(path, arrays, 1234)
 
 
 class Mirror(gymnasium.Env):

@@ -29,7 +29,7 @@ _OPAQUE_ROWS = 60
 class EnvRows(NamedTuple):
     """Rows with an episode of all environments of a run, `[R]` each."""
 
-    exploration: np.ndarray  # Epsilon (DQN) or scale of the noise (DPG) of the environment.
+    epsilon: np.ndarray  # Of the environment.
     episodes: np.ndarray  # Number of episodes that ended, at least 1.
     mean_return: np.ndarray  # Mean return of these episodes.
     time: np.ndarray  # Wall time of the run in seconds.
@@ -39,17 +39,17 @@ class EnvRows(NamedTuple):
         return EnvRows(*(values[is_chosen] for values in self))
 
 
-def read_env_rows(group: RunGroup, exploration: str) -> list[EnvRows]:
-    """Read the rows of each run; `exploration` is the column that says how they explore."""
+def read_env_rows(group: RunGroup) -> list[EnvRows]:
+    """Read the rows of each run; none of agents without epsilons."""
     names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_envs", name)]
     max_bytes = max(_MAX_BYTES // max(len(names), 1), _MIN_BYTES_PER_FILE)
     tables = [group.read_columns(name, max_bytes) for name in names]
-    return [_join([table[i] for table in tables], exploration) for i in range(len(group.runs))]
+    return [_join([table[i] for table in tables]) for i in range(len(group.runs))]
 
 
-def _join(tables: Sequence[Columns], exploration: str) -> EnvRows:
+def _join(tables: Sequence[Columns]) -> EnvRows:
     returns = (columns.EPISODES, columns.EPISODE_RETURN)
-    names = (exploration, *returns, columns.WALL_TIME_SECONDS)
+    names = (columns.EPSILON, *returns, columns.WALL_TIME_SECONDS)
     tables = [table for table in tables if has_numbers(table, *names)]
     if not tables:
         return EnvRows(*np.empty([4, 0]))
@@ -64,8 +64,8 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
 
     Returns None without episodes, without epsilons, or if all environments have the same.
     """
-    rows = [[found for found in _read_rows(group) if len(found.exploration)] for group in groups]
-    if not any(np.ptp(found.exploration) > 0 for group in rows for found in group):
+    rows = [[found for found in _read_rows(group) if len(found.epsilon)] for group in groups]
+    if not any(np.ptp(found.epsilon) > 0 for group in rows for found in group):
         return None
     is_single = [len(runs) for runs in rows] == [1]
     title = f"{make_title(groups)}: newest quarter of {'the' if is_single else 'each'} run"
@@ -80,7 +80,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
         _draw_rows(axes, rows[0][0])
     if len(groups) == 1:
         _draw_evaluations(axes, groups[0])
-    _label_epsilons(axes, np.unique(np.concatenate([r.exploration for runs in rows for r in runs])))
+    _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
     style.add_legend(figure)
@@ -90,8 +90,8 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
 def _read_rows(group: RunGroup) -> list[EnvRows]:
     """Read the newest rows of all environments of each run."""
     return [
-        rows.where(_is_newest(rows.time) & (rows.exploration > 0) & (rows.exploration <= 1))
-        for rows in read_env_rows(group, columns.EPSILON)
+        rows.where(_is_newest(rows.time) & (rows.epsilon > 0) & (rows.epsilon <= 1))
+        for rows in read_env_rows(group)
     ]
 
 
@@ -116,7 +116,7 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -
 
 def _describe_points(rows: EnvRows) -> str:
     """Describe the points of a single run, which are means of some number of episodes."""
-    _, index = np.unique(rows.exploration, return_inverse=True)
+    _, index = np.unique(rows.epsilon, return_inverse=True)
     episodes = np.bincount(index, rows.episodes)
     numbers = " to ".join(dict.fromkeys(f"{n:.0f}" for n in (episodes.min(), episodes.max())))
     return f"mean of {numbers} episodes at each epsilon, by all parameters of that time"
@@ -124,17 +124,17 @@ def _describe_points(rows: EnvRows) -> str:
 
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
     """Return the mean return per episode for each epsilon."""
-    epsilons, index = np.unique(rows.exploration, return_inverse=True)
+    epsilons, index = np.unique(rows.epsilon, return_inverse=True)
     returns = np.bincount(index, rows.episodes * rows.mean_return)
     return dict(zip(epsilons, returns / np.bincount(index, rows.episodes), strict=True))
 
 
 def _draw_rows(axes: Axes, rows: EnvRows) -> None:
     """Draw a dot for each row, fainter if there are many."""
-    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.exploration), 0.05, 0.4))
+    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, 0.4))
     # An .svg would hold thousands of dots.
     look = {**style.DOTS, "alpha": alpha, "rasterized": True}
-    axes.plot(rows.exploration, rows.mean_return, **look)
+    axes.plot(rows.epsilon, rows.mean_return, **look)
     label = "mean of the episodes that one environment ended within 5 s"
     axes.plot([], [], label=label, **{**style.DOTS, "alpha": 0.4})
 

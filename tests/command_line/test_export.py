@@ -12,11 +12,10 @@ import sys
 import onnxruntime
 import pytest
 from refusals import assert_refused
-from tiny_runs import make_run
+from tiny_runs import make_run, spoil_for_float16
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FILES = ["policy.json", "policy.onnx", "saved_model"]
@@ -161,13 +160,7 @@ def test_an_environment_that_fails_is_named_with_its_line(
 
 def test_an_agent_that_computes_something_else_is_exit_code_1(runs, tmp_path, run_command_line):
     run = shutil.copytree(runs / "catch", tmp_path / "catch")
-    path = run / "checkpoints" / "best.npz"
-    arrays = read_parameters(path).arrays
-    for name, array in arrays.items():
-        array[...] = name in ("torso/linear_1/b", "head/hidden/b")
-    # The nearest float16 is 1000.5.
-    arrays["head/value/w"][:, 0] = [1000.3, -1000.0] * 4
-    assert save_parameters(path, arrays, 1234)
+    spoil_for_float16(run)
     argv = [str(run), "--agent=rounded", "--float16"]
     exit_code, stdout, stderr = run_command_line(argv, tmp_path, "export.py")
     assert (exit_code, stdout) == (1, "") and stderr.startswith("error: ")
